@@ -1,0 +1,78 @@
+# Everything a fresh machine with Python 3.11+ and Java 17 needs; `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+UV := .cache/uv/bin/uv
+BIN := .venv/bin
+export PYTHONPATH :=
+
+.PHONY: help setup setup-dev demo test check fmt lock lock-check types docs bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(UV): requirements/uv.txt
+	@echo "fetching uv into .cache/uv"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Penstock needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@rm -rf .cache/uv && $(PYTHON) -m venv .cache/uv && .cache/uv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@touch $(UV)
+
+# uv rebuilds pyspark (an sdist) for every environment unless it installs from its cache: try that first.
+define install
+	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
+	@echo "installing $(1) into .venv"
+	@$(UV) pip install --quiet --offline --require-hashes -r $(1) 2>/dev/null || $(UV) pip install --quiet --require-hashes -r $(1)
+	@$(UV) pip install --quiet --offline --no-deps --no-build-isolation -e . 2>/dev/null || $(UV) pip install --quiet --no-deps -e .
+endef
+
+.cache/stamps/run: $(UV) requirements/run.txt pyproject.toml
+	$(call install,requirements/run.txt)
+	@mkdir -p .cache/stamps && touch $@
+
+.cache/stamps/dev: $(UV) requirements/dev.txt pyproject.toml
+	$(call install,requirements/dev.txt)
+	@mkdir -p .cache/stamps && touch $@ .cache/stamps/run
+
+setup: .cache/stamps/run ## Make .venv with Penstock in it; the command is then .venv/bin/penstock
+
+setup-dev: .cache/stamps/dev ## Make .venv with the test and check tools too
+
+demo: setup ## Run three pipelines on the embedded broker and watch them (ARGS="--seconds 20" ends it)
+	@$(BIN)/penstock demo $(ARGS)
+
+test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL and a registry into .cache)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup-dev lock-check ## Lint, types, import rules, lock, docs
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/deptry src
+	@$(BIN)/codespell
+	@$(BIN)/mkdocs build --strict --quiet --site-dir .cache/site
+
+fmt: setup-dev ## Format and fix what can be fixed
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
+lock: $(UV) ## Make the hash-pinned locks anew from pyproject.toml
+	@$(COMPILE) $(ARGS) pyproject.toml -o requirements/run.txt
+	@$(COMPILE) $(ARGS) pyproject.toml --group test --group check -o requirements/dev.txt
+
+lock-check: $(UV) ## The locks still satisfy pyproject.toml and hold no addresses
+	@! grep -nE 'https?://|--index-url|--find-links' requirements/*.txt
+	@mkdir -p .cache/lock
+	@cp requirements/run.txt requirements/dev.txt .cache/lock/
+	@$(COMPILE) pyproject.toml -o .cache/lock/run.txt && diff -q requirements/run.txt .cache/lock/run.txt
+	@$(COMPILE) pyproject.toml --group test --group check -o .cache/lock/dev.txt && diff -q requirements/dev.txt .cache/lock/dev.txt
+
+docs: setup-dev ## Build the documentation into site/
+	@$(BIN)/mkdocs build --strict
+
+bench: setup-dev ## Measure against the bars; results go to bench/results
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove what make made (not .cache/kafka and other downloads)
+	@rm -rf .venv .cache/stamps .cache/site .cache/lock site dist .mypy_cache .ruff_cache .pytest_cache

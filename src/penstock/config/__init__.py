@@ -1,0 +1,1 @@
+"""Configuration: spec models, loading, expansion, and the dialects that compile to specs."""

@@ -1,0 +1,1 @@
+"""Other systems' configurations; each module does nothing but compile to `PipelineSpec`."""

@@ -1,0 +1,1 @@
+"""Words of the domain without any I/O: events, errors, durations, secrets, clock."""

@@ -1,0 +1,109 @@
+"""The small classes that plug-ins extend: a decoder, filter, transform or action has three methods at most."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol, Self
+
+from penstock.core.event import Event, RecordLike
+
+
+class EventSource(Protocol):
+    """What an action may ask of its source: acknowledge an event it deferred by returning False from `act`."""
+
+    def ack(self, event: Any, processed: bool = True) -> None: ...  # noqa: FBT001 - DataHub's signature
+
+
+class PipelineContext:
+    """Given to every plug-in's `create`: the pipeline's name, the catalogue client, the source, and where its file is."""
+
+    def __init__(
+        self,
+        pipeline_name: str,
+        graph: Any = None,
+        event_source: EventSource | None = None,
+        *,
+        folder: str | None = None,
+        source: Any = None,
+    ) -> None:
+        self.pipeline_name = pipeline_name
+        self.graph = graph
+        self.event_source = event_source
+        self.folder = folder
+        """Folder of the pipeline's file; relative paths and modules are looked up there first."""
+        self.source = source
+        """The pipeline's `KafkaSourceConfig`: actions that reuse its connection read it here."""
+
+
+class Decoder(ABC):
+    """Turns raw bytes into values, a batch per call."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, source: Any, ctx: PipelineContext) -> Self:
+        """`source` is the pipeline's `KafkaSourceConfig`."""
+
+    @abstractmethod
+    def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception]:
+        """One result per record, in order: an event, or the error that this record alone ends with.
+
+        An outage (`Transient`) is raised, for it concerns the whole batch: nothing of it is settled and it is read again.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to close
+        """Let go of connections."""
+
+
+class Filter(ABC):
+    """Lets events pass or drops them."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self: ...
+
+    @abstractmethod
+    def matches(self, event: Event) -> bool: ...
+
+
+class Transform(ABC):
+    """Changes events on their way."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self: ...
+
+    @abstractmethod
+    def transform(self, event: Event) -> Event | None:
+        """The next event, or None to drop it."""
+
+
+class Action(ABC):
+    """Acts on events; DataHub's contract.
+
+    `act` may be `async def`. An action that works on many events at once defines `act_batch`; Penstock then calls that instead of `act`.
+    """
+
+    parallel_safe: ClassVar[bool] = False
+    """True: several objects of this action may work side by side, each on partitions of its own, and may come and go with the load."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self: ...
+
+    def act(self, event: Any) -> Any:
+        """Work on one event: None or True is done, False defers the acknowledgement, an exception is a failure."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class BatchAction(Action):
+    """An action that takes a batch and says for each event how it went."""
+
+    @abstractmethod
+    def act_batch(self, events: Sequence[Event]) -> Sequence[Exception | bool | None]:
+        """One result per event, in order: None or True for done, an exception for a failure.
+
+        Raise (`Transient`) when the target is away: nothing of the batch counts as done.
+        """

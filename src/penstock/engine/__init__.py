@@ -1,0 +1,1 @@
+"""The driver's side: supervisor, dispatcher, lanes, settle, commit."""

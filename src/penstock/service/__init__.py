@@ -1,0 +1,1 @@
+"""What a face may ask for: pipelines, dead letters, offsets, connections."""

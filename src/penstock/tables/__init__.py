@@ -1,0 +1,1 @@
+"""Staging tables, processors, merge."""

@@ -1,0 +1,1 @@
+"""Built-in transforms, one module each."""

@@ -1,0 +1,1 @@
+"""The executor's side: the function Spark runs."""

@@ -1,0 +1,1 @@
+"""Work orders, runs and steps."""
