@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+import orjson
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from penstock.config.model import Model, problem_at
+from penstock.config.source import ConnectionSpec, Format, KafkaSourceConfig, SourceSpec, StartPosition
 from penstock.core.durations import Duration, Rate
+from penstock.core.secrets import find_secrets, masked
 
+__all__ = [
+    "DATAHUB_KEYS",
+    "BreakerSpec",
+    "ConnectionSpec",
+    "DeadLetterSpec",
+    "Format",
+    "KafkaSourceConfig",
+    "Model",
+    "OptionsSpec",
+    "PipelineSpec",
+    "RetrySpec",
+    "SourceSpec",
+    "StartPosition",
+    "StepSpec",
+    "WindowSpec",
+]
 
-class Model(BaseModel):
-    """Base of all configuration models: frozen, unknown keys are errors, docstrings under fields become the reference."""
+DATAHUB_KEYS = frozenset(
+    "server token auth timeout_sec retry_status_codes retry_max_times pool_connections pool_maxsize extra_headers"
+    " ca_certificate_path client_certificate_path client_key_path disable_ssl_verification openapi_ingestion"
+    " respect_mcp_sync_marker client_mode datahub_component server_config_refresh_interval tcp_keepalive"
+    " default_emit_mode".split()
+)
+"""Keys of the `datahub` block."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+_REVOKE_MARGIN = 10.0
+"""Seconds that a revoke may take beyond `drain_timeout`: cancelling, settling, committing."""
 
 
 class StepSpec(Model):
@@ -22,63 +50,6 @@ class StepSpec(Model):
     """Registered name (`penstock plugins` lists them), import path `package.module:Class`, or file path `./file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """The plug-in's own keys."""
-
-
-class ConnectionSpec(Model):
-    """Where the Kafka cluster and its schema registry are, and how to be let in."""
-
-    bootstrap: str = "localhost:9092"
-    """Comma list of `host[:port]`."""
-    schema_registry_url: str | None = None
-    """Registry base URL; several, separated by commas, are tried in turn."""
-    schema_registry_config: dict[str, Any] = Field(default_factory=dict)
-    """Registry client settings, for instance `basic.auth.user.info` or `ssl.ca.location`."""
-    client_timeout_seconds: int = 60
-    """Accepted for DataHub's sake; not used."""
-    consumer_config: dict[str, Any] = Field(default_factory=dict)
-    """Kafka client properties, librdkafka's or Java's names."""
-
-
-class KafkaSourceConfig(Model):
-    """What a pipeline reads, in which format, and from where on."""
-
-    connection: ConnectionSpec = Field(default_factory=ConnectionSpec)
-    """The cluster and its registry."""
-    group: str | None = None
-    """Consumer group; default: the pipeline's name."""
-    topics: list[str] | None = None
-    """Topics to read."""
-    topic_pattern: str | None = None
-    """Regular expression beginning with `^`; topics that match later are picked up."""
-    format: Literal["json", "avro", "text", "raw", "datahub", "wherehows"] | None = None
-    """How record values are read; default `datahub` where neither `topics` nor `topic_pattern` is given, else `json`."""
-    start: str | int | None = None
-    """Where to begin when the group has no offset: `earliest`, `latest`, an ISO time, or epoch milliseconds. Default `latest`."""
-    stateless: bool = False
-    """True: no consumer group, every instance sees every event, always beginning at `start`."""
-    schema_grace: Duration = 10.0
-    """How long an id that the registry does not know is asked for again before the record counts as bad."""
-    topic_routes: dict[str, str] | None = None
-    """DataHub: route name to topic; a given map replaces the defaults."""
-    async_commit_enabled: bool | None = None
-    """DataHub: accepted; Penstock commits once per window, after the work is done."""
-    async_commit_interval: int | None = None
-    """DataHub: accepted; Penstock commits once per window."""
-    commit_retry_count: int | None = None
-    """DataHub: accepted; Penstock retries a commit until it succeeds or the partition is lost."""
-    commit_retry_backoff: float | None = None
-    """DataHub: accepted; see `commit_retry_count`."""
-    enable_mcl_pre_deserialization_filter: bool = True
-    """DataHub: filters that need only a few fields are answered before the full decode."""
-
-
-class SourceSpec(Model):
-    """Where events come from."""
-
-    type: str = "kafka"
-    """`kafka`."""
-    config: KafkaSourceConfig = Field(default_factory=KafkaSourceConfig)
-    """The source's own keys."""
 
 
 class RetrySpec(Model):
@@ -163,6 +134,24 @@ class OptionsSpec(Model):
     failed_events_dir: str | None = None
     """DataHub: folder of `failed_events.log` files."""
 
+    @field_validator("failure_mode", mode="before")
+    @classmethod
+    def _any_case(cls, mode: Any) -> Any:
+        return mode.strip().upper() if isinstance(mode, str) else mode
+
+    @model_validator(mode="after")
+    def _count_attempts(self) -> Self:
+        if self.retry_count is None:
+            return self
+        attempts = self.retry_count + 1
+        if "attempts" in self.retry.model_fields_set and self.retry.attempts != attempts:
+            raise problem_at(
+                ["retry_count"],
+                f"{self.retry_count} retries contradict retry.attempts, which counts the first attempt too and is {self.retry.attempts}",
+            )
+        self._settle(retry=self.retry.model_copy(update={"attempts": attempts}))
+        return self
+
 
 class PipelineSpec(Model):
     """One named flow: source, filters, transforms, action, options."""
@@ -185,6 +174,39 @@ class PipelineSpec(Model):
     """DataHub: client of the catalogue, given to plug-ins as `ctx.graph`."""
 
     _origin: str | None = PrivateAttr(default=None)
+    _secrets: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @field_validator("name")
+    @classmethod
+    def _visible(cls, name: str) -> str:
+        if name != name.strip() or not name.isprintable():
+            raise ValueError(f"a name without blanks around it and without control characters is wanted, not {name!r}")
+        return name
+
+    @field_validator("datahub")
+    @classmethod
+    def _known_keys(cls, datahub: dict[str, Any] | None) -> dict[str, Any] | None:
+        for key in datahub or ():
+            if key not in DATAHUB_KEYS:
+                raise problem_at([key], "unknown key", allowed=sorted(DATAHUB_KEYS))
+        if datahub is not None and not datahub.get("server"):
+            raise problem_at(["server"], "required")
+        if datahub is not None and datahub.get("token") and datahub.get("auth"):
+            raise problem_at(["auth"], "give either token or auth, not both")
+        return datahub
+
+    @model_validator(mode="after")
+    def _drains_before_eviction(self) -> Self:
+        limit = self.source.config.max_poll_interval
+        if self.options.drain_timeout + _REVOKE_MARGIN >= limit:
+            raise problem_at(
+                ["options", "drain_timeout"],
+                f"{self.options.drain_timeout:g} s must stay more than {_REVOKE_MARGIN:g} s below max.poll.interval.ms, which is {limit:g} s",
+            )
+        return self
+
+    def model_post_init(self, _context: Any) -> None:
+        self._secrets = frozenset(find_secrets(self.model_dump()))
 
     @property
     def group(self) -> str:
@@ -206,3 +228,25 @@ class PipelineSpec(Model):
         spec = self.model_copy()
         spec._origin = origin
         return spec
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Secret values in this spec, for scrubbing whatever leaves the pipeline."""
+        return self._secrets
+
+    def with_secrets(self, secrets: Iterable[str]) -> PipelineSpec:
+        """The same spec, knowing further secret values (those read from files, for instance)."""
+        spec = self.model_copy()
+        spec._secrets = self._secrets | frozenset(secrets)
+        return spec
+
+    @property
+    def version(self) -> str:
+        """Short hash of the content: the same for the same spec on every instance, another after any change."""
+        content = orjson.dumps(self.model_dump(), default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+        return hashlib.sha256(content).hexdigest()[:12]
+
+    def shown(self) -> dict[str, Any]:
+        """The spec as plain data with its secrets masked."""
+        shown: dict[str, Any] = masked(self.model_dump(mode="json", exclude_none=True))
+        return shown

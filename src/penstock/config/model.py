@@ -1,0 +1,52 @@
+"""The base of all configuration models, and the error by which a model points at one of its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic_core import PydanticCustomError
+
+from penstock.core.secrets import MASK, is_secret_key, masked
+
+PROBLEM = "penstock_problem"
+"""Type of the pydantic errors that `problem_at` makes."""
+
+
+class Model(BaseModel):
+    """Frozen, unknown keys are errors, null counts as absent, secrets stay out of `repr`, docstrings under fields become the reference."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True, validate_default=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            shown = value if isinstance(value, BaseModel) else masked(value)
+            yield name, (MASK if name and is_secret_key(name) and value else shown)
+
+    def _settle(self, **values: Any) -> None:
+        # A validator may replace what was written by its normal form; afterwards the model is frozen.
+        self.__dict__.update(values)
+
+
+def problem_at(
+    path: Sequence[str | int],
+    message: str,
+    *,
+    received: object = None,
+    allowed: Iterable[str] | None = None,
+    hint: str | None = None,
+) -> PydanticCustomError:
+    """An error of a model's validator that concerns the key at `path` below the model."""
+    context = {"path": tuple(path), "received": received, "allowed": tuple(allowed or ()) or None, "hint": hint}
+    # Braces in the message would be taken for places to fill in.
+    return PydanticCustomError(PROBLEM, "{message}", context | {"message": message})
