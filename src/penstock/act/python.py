@@ -1,0 +1,91 @@
+"""The `python` action: a plain function of the user's, or an action class by its path."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, cast
+
+from pydantic import Field
+
+from penstock.config.spec import Model
+from penstock.core.errors import PluginError
+from penstock.core.loading import load_object
+from penstock.core.plugin import Action, PipelineContext
+from penstock.core.plugin_config import parse_config
+
+
+class PythonConfig(Model):
+    """Keys of the `python` action."""
+
+    callable: str
+    """`module:function` or `file.py:function`; called as `f(event)` or `f(event, config)`, by its signature."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Handed to the function as its second argument."""
+
+
+class Python(Action):
+    """Calls the function with each event. None or True is done, False defers, any other result is a failure."""
+
+    parallel_safe: ClassVar[bool] = True
+    config_model: ClassVar[type[PythonConfig]] = PythonConfig
+    type_name: ClassVar[str] = "python"
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.act = function  # type: ignore[method-assign]  # the function itself: not one call more per event
+
+    @classmethod
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:
+        parsed = parse_config(PythonConfig, config, "python")
+        found = load_object(parsed.callable, ctx.folder)
+        if isinstance(found, type) and issubclass(found, Action):
+            from penstock.act.registry import actions  # noqa: PLC0415 - the registry's table names this module
+
+            return cast("Self", actions.create(parsed.callable, parsed.config, ctx))
+        return cls(bind(parsed.callable, found, parsed.config))
+
+    @staticmethod
+    def stands_for(config: dict[str, Any], folder: str | None) -> type[Action] | None:
+        """The action class that `callable` names; None for a function."""
+        found = load_object(parse_config(PythonConfig, config, "python").callable, folder)
+        return found if isinstance(found, type) and issubclass(found, Action) else None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def bind(name: str, function: object, config: dict[str, Any]) -> Callable[[Any], Any]:
+    """`function` as a call with the event alone."""
+    if not callable(function):
+        raise PluginError(f"`{name}` is a {type(function).__name__}, not a function", received=name)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some functions of C modules tell nothing
+        return function
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if (not positional and not takes_any) or len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):
+        shown = inspect.signature(function)
+        raise PluginError(
+            f"`{name}` cannot be called with an event: its signature is {shown}",
+            received=name,
+            allowed=["f(event)", "f(event, config)"],
+        )
+    second = positional[1] if len(positional) > 1 else None
+    if second is None or (second not in required and second.name != "config"):
+        return function
+    if second.kind is second.POSITIONAL_ONLY:
+        return _second_by_position(function, config)
+    return functools.partial(function, **{second.name: config})
+
+
+def _second_by_position(function: Callable[..., Any], config: dict[str, Any]) -> Callable[[Any], Any]:
+    if inspect.iscoroutinefunction(function):
+
+        async def call_later(event: Any) -> Any:
+            return await function(event, config)
+
+        return call_later
+    return lambda event: function(event, config)

@@ -1,0 +1,124 @@
+"""CEL expressions over an event, compiled once.
+
+Reading a field that the event does not have is an error, which fails the event; `has(event.a.b)` asks first, and
+`has(event.a) ? event.a : 0` gives a default. A field whose value is null is there: `has` is true and it equals `null`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import cel
+from pydantic import AfterValidator
+
+from penstock.core.errors import ConfigError, PenstockError, Terminal
+from penstock.core.event import Body, Event
+from penstock.core.loading import did_you_mean
+
+_BOUND = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
+_LITERAL = re.compile(r"""[rb]*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.IGNORECASE)
+
+
+class ExpressionError(PenstockError, Terminal):
+    """An expression cannot be evaluated for this event."""
+
+    code = "expression"
+
+
+def _text(raw: bytes | None) -> str | bytes | None:
+    if raw is None:
+        return None
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def _headers(event: Event) -> dict[str, Any]:
+    return {name: _text(value) for name, value in event.headers}
+
+
+def _value(event: Event) -> Any:
+    body = event.event
+    if isinstance(body, Body):
+        return event.value
+    to_obj = getattr(body, "to_obj", None)
+    return to_obj() if to_obj else body
+
+
+_VARIABLES: dict[str, Callable[[Event], Any]] = {
+    "event": _value,
+    "key": lambda event: _text(event.key),
+    "headers": _headers,
+    "topic": lambda event: event.record.topic(),
+    "partition": lambda event: event.record.partition(),
+    "offset": lambda event: event.record.offset(),
+    "timestamp": lambda event: event.timestamp,
+    "event_type": lambda event: event.event_type,
+    "meta": lambda event: event.meta,
+}
+
+
+class Expression:
+    """A compiled expression; call it with an event.
+
+    Variables: `event` (the value), `key` and `headers` (text where they are UTF-8, else bytes; a repeated
+    header has its last value), `topic`, `partition`, `offset`, `timestamp` (epoch milliseconds), `event_type`, `meta`.
+    """
+
+    __slots__ = ("_execute", "_getters", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        try:
+            program = cel.compile(source)
+        except ValueError as error:
+            raise ConfigError(f"`{source}` is not a CEL expression: {_reason(error)}", received=source) from None
+        names = program.variables()
+        _refuse_unknown(source, names)
+        self._execute = program.execute
+        self._getters = [(name, _VARIABLES[name]) for name in names if name in _VARIABLES]
+
+    def __call__(self, event: Event) -> Any:
+        try:
+            return self._execute({name: get(event) for name, get in self._getters})
+        except KeyError as error:
+            hint = "has(…) asks whether a field is there"
+            raise ExpressionError(
+                f"`{self.source}`: there is no field {error}", received=self.source, hint=hint
+            ) from None
+        except Exception as error:  # noqa: BLE001 - the evaluator raises many types; each is this event's failure
+            raise ExpressionError(f"`{self.source}`: {error}", received=self.source) from None
+
+
+def _refuse_unknown(source: str, names: list[str]) -> None:
+    bound = set(_BOUND.findall(_LITERAL.sub('""', source)))
+    unknown = [name for name in names if name not in _VARIABLES and name not in bound]
+    if unknown:
+        known = sorted(_VARIABLES)
+        listed = f"known are: {', '.join(known)}"
+        raise ConfigError(
+            f"`{source}`: there is no variable `{unknown[0]}`",
+            received=unknown[0],
+            allowed=known,
+            hint=did_you_mean(unknown[0], known) or f"an event's fields are read as event.{unknown[0]}; {listed}",
+        )
+
+
+def _reason(error: Exception) -> str:
+    """The parser's own words without its echo of the source."""
+    return str(error).partition("ERROR: <input>:")[2].partition("\n")[0] or str(error)
+
+
+def _checked(source: str) -> str:
+    try:
+        Expression(source)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return source
+
+
+Cel = Annotated[str, AfterValidator(_checked)]
+"""A text in a configuration model that must compile."""
