@@ -1,1 +1,45 @@
-"""Penstock's own database: tables, migrations, repositories."""
+"""Penstock's own database: dead letters, states and history of pipelines, mirrored offsets, instances."""
+
+from penstock.store.dead_letters import (
+    DeadLetterCursor,
+    DeadLetterFilter,
+    DeadLetterRow,
+    DeadLetters,
+    DeadLetterStatus,
+    DeadLetterStep,
+    StoredDeadLetter,
+)
+from penstock.store.errors import StoreAddressError, StoreError, StoreMissing, StoreTooNew, StoreUnavailable
+from penstock.store.instances import InstanceRow, Instances
+from penstock.store.offsets import MirrorRow, Offsets
+from penstock.store.partitions import OwnedPartition, PartitionRow, Partitions
+from penstock.store.pipelines import DesiredRow, HistoryRow, Pipelines, SpecRow, StateRow
+from penstock.store.store import Store
+
+__all__ = [
+    "DeadLetterCursor",
+    "DeadLetterFilter",
+    "DeadLetterRow",
+    "DeadLetterStatus",
+    "DeadLetterStep",
+    "DeadLetters",
+    "DesiredRow",
+    "HistoryRow",
+    "InstanceRow",
+    "Instances",
+    "MirrorRow",
+    "Offsets",
+    "OwnedPartition",
+    "PartitionRow",
+    "Partitions",
+    "Pipelines",
+    "SpecRow",
+    "StateRow",
+    "Store",
+    "StoreAddressError",
+    "StoreError",
+    "StoreMissing",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "StoredDeadLetter",
+]

@@ -1,0 +1,174 @@
+"""A connection pool with the store's rules: how transactions begin, how long they wait, which errors mean an outage."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from penstock.core.deadline import Deadline
+from penstock.store.errors import StoreAddressError, StoreMissing, StoreUnavailable, translated
+
+BUSY_SECONDS: Final = 30.0
+"""How long a call waits for a lock or a free connection before the store counts as away."""
+
+_ALLOWED: Final = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+_WRITES: Final = "penstock_writes"
+
+# A server that is gone without a word is noticed within these; an address may say otherwise in its query.
+_POSTGRES_DEFAULTS: Final[dict[str, Any]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "penstock",
+    "options": f"-c lock_timeout={int(BUSY_SECONDS)}s",
+}
+
+
+class Database:
+    """The pool. `read` and `write` are the only ways to the database; threads may share it."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+        self.is_sqlite: Final = engine.dialect.name == "sqlite"
+        # SQLite lets one writer in and wakes the others by polling; a queue inside the process is fairer and faster.
+        self._writer = threading.Lock() if self.is_sqlite else None
+
+    @classmethod
+    def connect(cls, address: str, *, create: bool) -> Database:
+        """A pool for the address; nothing is connected yet, but the file of a new SQLite store is made."""
+        url = _parse(address)
+        return cls(_sqlite_engine(url, create=create) if url.get_backend_name() == "sqlite" else _postgres_engine(url))
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that sees one state of the store."""
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            raise translated(error) from error
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction that is durable when the block has ended, and undone when the block raises."""
+        try:
+            with (
+                self._turn(),
+                self.engine.connect().execution_options(**{_WRITES: True}) as connection,
+                connection.begin(),
+            ):
+                yield connection
+        except sa.exc.SQLAlchemyError as error:
+            raise translated(error) from error
+
+    def now(self, connection: sa.Connection) -> int:
+        """Epoch milliseconds by the one clock that all instances of the store share."""
+        if self.is_sqlite:
+            return time.time_ns() // 1_000_000
+        return int(connection.scalar(sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")) or 0)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._writer is None:
+            yield
+            return
+        if not self._writer.acquire(timeout=BUSY_SECONDS):
+            raise StoreUnavailable(f"the store is busy: no turn to write within {BUSY_SECONDS:g} s")
+        try:
+            yield
+        finally:
+            self._writer.release()
+
+
+def _parse(address: str) -> sa.URL:
+    try:
+        url = sa.make_url(address)
+    except sa.exc.ArgumentError as error:
+        raise StoreAddressError("the store's address cannot be read", allowed=_ALLOWED) from error
+    shown = url.render_as_string(hide_password=True)
+    if url.drivername in {"postgres", "postgresql", "postgresql+psycopg"}:
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername not in {"sqlite", "sqlite+pysqlite"}:
+        raise StoreAddressError("the store is neither SQLite nor PostgreSQL", received=shown, allowed=_ALLOWED)
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise StoreAddressError("a SQLite store must be a file", received=shown, allowed=_ALLOWED)
+    return url
+
+
+def _sqlite_engine(url: sa.URL, *, create: bool) -> sa.Engine:
+    path = Path(url.database or "").expanduser()
+    _prepare_file(path, create=create)
+    engine = sa.create_engine(
+        url.set(database=str(path)),
+        connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False},
+        poolclass=sa.QueuePool,
+        pool_timeout=BUSY_SECONDS,
+        hide_parameters=True,
+    )
+    sa.event.listen(engine, "connect", _prepare_sqlite_connection)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_file(path: Path, *, create: bool) -> None:
+    if path.exists():
+        return
+    if not create:
+        raise StoreMissing(f"there is no store at {path}", hint="`penstock run` makes one")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Payloads may be private; the write-ahead log inherits these rights.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreUnavailable(f"the store cannot be made at {path}: {error.strerror}") from error
+
+
+def _prepare_sqlite_connection(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says, not where the driver guesses
+    _switch_to_wal(connection)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    # SQLite does not wait for a lock here: two processes that open a new store at once would refuse each other.
+    deadline = Deadline.after(BUSY_SECONDS)
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or deadline.expired:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A transaction that begins by reading and then writes cannot wait for the lock: SQLite fails it at once.
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _postgres_engine(url: sa.URL) -> sa.Engine:
+    return sa.create_engine(
+        url,
+        connect_args={name: value for name, value in _POSTGRES_DEFAULTS.items() if name not in url.query},
+        pool_pre_ping=True,  # after a restart of the server the first call finds a new connection instead of an error
+        pool_timeout=BUSY_SECONDS,
+        hide_parameters=True,
+    )

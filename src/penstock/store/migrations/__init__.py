@@ -1,0 +1,1 @@
+"""Alembic's environment; one module per step of the schema lives in `versions/`."""

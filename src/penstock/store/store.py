@@ -1,0 +1,65 @@
+"""`Store`: one open database and the repositories in it."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import sqlalchemy as sa
+
+from penstock.store import schema
+from penstock.store.database import Database
+from penstock.store.dead_letters import DeadLetters
+from penstock.store.instances import Instances
+from penstock.store.offsets import Offsets
+from penstock.store.partitions import Partitions
+from penstock.store.pipelines import Pipelines
+
+
+class Store:
+    """Penstock's own database. Threads may share it; every call is one transaction.
+
+    Whatever the call, an outage is raised as `StoreUnavailable`: nothing was written, or it is not known whether, and
+    doing it again is safe.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.dead_letters = DeadLetters(database)
+        self.pipelines = Pipelines(database)
+        self.offsets = Offsets(database)
+        self.partitions = Partitions(database)
+        self.instances = Instances(database)
+
+    @classmethod
+    def open(cls, url: str, *, create: bool = True) -> Store:
+        """Open the store, made where it is missing (unless `create` is False) and upgraded where it is older."""
+        database = Database.connect(url, create=create)
+        try:
+            schema.upgrade(database, create=create)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_local(self) -> bool:
+        """True for SQLite: only processes of this machine can use it."""
+        return self._database.is_sqlite
+
+    def ping(self) -> None:
+        """Raise `StoreUnavailable` unless the store answers."""
+        with self._database.read() as connection:
+            connection.execute(sa.select(1))
+
+    def version(self) -> str | None:
+        """The version of its schema."""
+        return schema.current_version(self._database)

@@ -1,0 +1,190 @@
+"""The store's tables. Times are epoch milliseconds; names carry a prefix, for the database may be shared."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+metadata: Final = sa.MetaData()
+
+
+def clean(text: str) -> str:
+    """Text that any database takes: messages may hold NUL and halves of surrogate pairs, PostgreSQL's text may not."""
+    if "\0" in text:
+        text = text.replace("\0", "\\x00")
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+class CleanText(sa.types.TypeDecorator[str]):
+    """Text that is cleaned on its way in."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
+        return None if value is None else clean(value)
+
+
+# SQLite numbers rows by itself only where the column is declared as INTEGER.
+_ROW_ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+
+def _text(name: str, *, nullable: bool = False, primary_key: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, CleanText(), nullable=nullable, primary_key=primary_key)
+
+
+def _number(name: str, *, nullable: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, sa.BigInteger(), nullable=nullable)
+
+
+def _letter_id(*, primary_key: bool) -> sa.Column[Any]:
+    parent = sa.ForeignKey("penstock_dead_letters.id", ondelete="CASCADE")
+    return sa.Column("letter_id", _ROW_ID, parent, nullable=False, primary_key=primary_key, autoincrement=False)
+
+
+dead_letters: Final = sa.Table(
+    "penstock_dead_letters",
+    metadata,
+    sa.Column("id", _ROW_ID, primary_key=True),
+    _text("pipeline"),
+    _text("topic"),
+    _text("topic_id"),
+    sa.Column("partition", sa.Integer(), nullable=False),
+    _number("offset"),
+    _text("consumer_group"),
+    _text("spec_version"),
+    _number("timestamp"),
+    sa.Column("timestamp_type", sa.SmallInteger(), nullable=False),
+    _number("schema_id", nullable=True),
+    _text("stage"),
+    _text("error_code"),
+    _text("error_class"),
+    _text("error"),
+    _text("fingerprint"),
+    sa.Column("attempts", sa.Integer(), nullable=False),
+    sa.Column("replays", sa.Integer(), nullable=False, server_default="0"),
+    sa.Column("status", CleanText(), nullable=False, server_default="new"),
+    _number("first_failed_at"),
+    _number("last_failed_at"),
+    sa.UniqueConstraint("pipeline", "topic_id", "partition", "offset", name="uq_penstock_dead_letters_coordinates"),
+    # Every list is newest first: each filter has the order of the list behind it, so that a page is read, not sorted.
+    sa.Index("ix_penstock_dead_letters_recent", "last_failed_at", "id"),
+    sa.Index("ix_penstock_dead_letters_pipeline", "pipeline", "last_failed_at", "id"),
+    sa.Index("ix_penstock_dead_letters_topic", "topic", "partition", "last_failed_at", "id"),
+    sa.Index("ix_penstock_dead_letters_stage", "stage", "last_failed_at", "id"),
+    sa.Index("ix_penstock_dead_letters_status", "status", "last_failed_at", "id"),
+    sa.Index("ix_penstock_dead_letters_fingerprint", "fingerprint", "last_failed_at", "id"),
+    sqlite_autoincrement=True,  # an id that was shown to someone never names another letter
+)
+
+dead_letter_payloads: Final = sa.Table(
+    "penstock_dead_letter_payloads",
+    metadata,
+    # Apart from the letters, so that lists and filters read narrow rows.
+    _letter_id(primary_key=True),
+    sa.Column("key", sa.LargeBinary()),
+    sa.Column("value", sa.LargeBinary()),
+    _text("headers"),
+    _text("traceback"),
+    sa.Column("value_seen", sa.LargeBinary()),
+)
+
+dead_letter_steps: Final = sa.Table(
+    "penstock_dead_letter_steps",
+    metadata,
+    sa.Column("id", _ROW_ID, primary_key=True),
+    _letter_id(primary_key=False),
+    _number("at"),
+    _text("kind"),
+    _text("text"),
+    _text("data"),
+    # A settle whose answer was lost is done again: its step must not appear twice.
+    sa.UniqueConstraint("letter_id", "at", "kind", name="uq_penstock_dead_letter_steps"),
+)
+
+pipeline_states: Final = sa.Table(
+    "penstock_pipeline_states",
+    metadata,
+    _text("pipeline", primary_key=True),
+    _text("instance", primary_key=True),
+    _text("state"),
+    _text("reason", nullable=True),
+    _number("events"),
+    _number("failures"),
+    _number("acted"),
+    _number("filtered"),
+    sa.Column("p50_ms", sa.Float()),
+    sa.Column("p99_ms", sa.Float()),
+    _number("updated_at"),
+)
+
+pipeline_specs: Final = sa.Table(
+    "penstock_pipeline_specs",
+    metadata,
+    _text("pipeline", primary_key=True),
+    _text("version", primary_key=True),
+    _text("spec"),
+    _number("saved_at"),
+)
+
+desired_states: Final = sa.Table(
+    "penstock_desired_states",
+    metadata,
+    _text("pipeline", primary_key=True),
+    _text("state"),
+    _text("set_by", nullable=True),
+    _text("reason", nullable=True),
+    _number("set_at"),
+)
+
+pipeline_history: Final = sa.Table(
+    "penstock_pipeline_history",
+    metadata,
+    sa.Column("id", _ROW_ID, primary_key=True),
+    _text("pipeline"),
+    _text("instance", nullable=True),
+    _number("at"),
+    _text("kind"),
+    _text("text"),
+    _text("data"),
+    sa.Index("ix_penstock_pipeline_history_pipeline", "pipeline", "id"),
+)
+
+mirrored_offsets: Final = sa.Table(
+    "penstock_mirrored_offsets",
+    metadata,
+    _text("consumer_group", primary_key=True),
+    _text("topic", primary_key=True),
+    sa.Column("partition", sa.Integer(), primary_key=True, autoincrement=False),
+    _text("topic_id"),
+    _number("offset"),
+    _text("metadata"),
+    _number("mirrored_at"),
+)
+
+partition_owners: Final = sa.Table(
+    "penstock_partition_owners",
+    metadata,
+    # The instance is part of the key: every instance reads every partition of a stateless pipeline.
+    _text("pipeline", primary_key=True),
+    _text("topic", primary_key=True),
+    sa.Column("partition", sa.Integer(), primary_key=True, autoincrement=False),
+    _text("instance", primary_key=True),
+    _number("committed", nullable=True),
+    _number("end", nullable=True),
+    _number("updated_at"),
+    sa.Index("ix_penstock_partition_owners_instance", "instance", "pipeline"),
+)
+
+instances: Final = sa.Table(
+    "penstock_instances",
+    metadata,
+    _text("id", primary_key=True),
+    _text("host"),
+    sa.Column("pid", sa.Integer(), nullable=False),
+    _text("version"),
+    _number("started_at"),
+    _text("http_address", nullable=True),
+    _number("heartbeat_at"),
+)
