@@ -1,0 +1,114 @@
+"""What the Kafka client reports, as Penstock's errors: an outage is transient, a refusal or a wrong property is not."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.core.errors import ConfigError, PenstockError, Terminal, Unavailable
+
+
+class BrokerUnavailable(Unavailable):
+    """No broker of the cluster answers."""
+
+    code = "broker_unavailable"
+
+
+class AuthenticationFailed(Unavailable):
+    """The broker refuses who we say we are; transient, for passwords are changed at brokers while pipelines run."""
+
+    code = "authentication"
+
+
+class NotAuthorized(PenstockError, Terminal):
+    """The broker knows us and says no."""
+
+    code = "not_authorized"
+
+
+class UnknownTopic(ConfigError):
+    """The topic does not exist on the cluster."""
+
+    code = "unknown_topic"
+
+
+_LOGIN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL}
+_DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_NO_TOPIC = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._NOENT,
+}
+_WRONG = {
+    KafkaError._INVALID_ARG,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.TOPIC_EXCEPTION,
+    KafkaError.TOPIC_ALREADY_EXISTS,
+    KafkaError.POLICY_VIOLATION,
+}
+
+
+def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
+    """The client's error object, whichever of its two shapes was at hand."""
+    return error.args[0] if isinstance(error, KafkaException) else error
+
+
+class ErrorLog:
+    """The `error_cb` of a client: keeps the last reports, for a refused log-in shows nowhere else."""
+
+    def __init__(self) -> None:
+        self._seen: deque[KafkaError] = deque(maxlen=20)
+
+    def __call__(self, error: KafkaError) -> None:
+        self._seen.append(error)
+
+    @property
+    def login(self) -> KafkaError | None:
+        """The last refused log-in or handshake."""
+        return next((e for e in reversed(self._seen) if e.code() in _LOGIN), None)
+
+    @property
+    def last(self) -> KafkaError | None:
+        """The last report that says more than that all brokers are down."""
+        telling = [e for e in self._seen if e.code() != KafkaError._ALL_BROKERS_DOWN]
+        return telling[-1] if telling else (self._seen[-1] if self._seen else None)
+
+    def clear(self) -> None:
+        self._seen.clear()
+
+
+def translate(
+    error: KafkaException | KafkaError, doing: str, *, log: ErrorLog | None = None, received: Any = None
+) -> PenstockError:
+    """A `PenstockError` for what the client reported while `doing` something."""
+    given = kafka_error(error)
+    # A call that times out behind a refused log-in says only that it timed out; the reason is in the client's error callback.
+    if given.retriable() or given.code() in (
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    ):
+        given = (log and (log.login or log.last)) or given
+    code = given.code()
+    text = f"{doing}: {given.str()}"
+    if code in _LOGIN:
+        return AuthenticationFailed(
+            text, received=received, hint="check security.protocol, user, password and certificates"
+        )
+    if code in _DENIED:
+        return NotAuthorized(text, received=received, hint="ask for the right on the broker (ACL)")
+    if code in _NO_TOPIC:
+        return UnknownTopic(text, received=received, hint="`penstock topics list` shows the topics of the cluster")
+    if code in _WRONG:
+        return ConfigError(text, received=received)
+    return BrokerUnavailable(text, received=received, hint="is the broker up and its address right?")
