@@ -24,7 +24,7 @@ MANAGED_PROPERTIES = frozenset(
         "partition.assignment.strategy",
     }
 )
-"""Client properties that Penstock sets itself, because its promises rest on them; given ones are dropped with a warning."""
+"""Client properties that Penstock sets itself, because its promises rest on them; given ones are dropped, warned of."""
 
 DATAHUB_ROUTES = {
     "mcl": "MetadataChangeLog_Versioned_v1",
@@ -85,7 +85,7 @@ class ConnectionSpec(Model):
     client_timeout_seconds: int = 60
     """Accepted for DataHub's sake; not used."""
     consumer_config: dict[str, Any] = Field(default_factory=dict)
-    """Kafka client properties, librdkafka's or Java's names. Those that Penstock sets itself (commits, assignor, static membership) are dropped."""
+    """Kafka client properties by librdkafka's or Java's names; those for commits, assignor, static membership drop."""
 
     @field_validator("bootstrap")
     @classmethod
@@ -121,9 +121,9 @@ class KafkaSourceConfig(Model):
     topic_pattern: str | None = None
     """Regular expression beginning with `^`; topics that match later are picked up."""
     format: Format | None = None
-    """How record values are read; default `datahub` where neither `topics` nor `topic_pattern` is given, else `json`."""
+    """How record values are read; default `json`, or `datahub` where neither `topics` nor `topic_pattern` is given."""
     start: Start | None = None
-    """Where to begin when the group has no offset: `earliest`, `latest`, an ISO time, or epoch milliseconds. Default `latest`."""
+    """Where to begin without a committed offset: `earliest`, `latest` (default), an ISO time, or epoch milliseconds."""
     stateless: bool = False
     """True: no consumer group, every instance sees every event, always beginning at `start`."""
     schema_grace: Duration = 10.0

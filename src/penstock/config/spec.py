@@ -32,10 +32,29 @@ __all__ = [
 ]
 
 DATAHUB_KEYS = frozenset(
-    "server token auth timeout_sec retry_status_codes retry_max_times pool_connections pool_maxsize extra_headers"
-    " ca_certificate_path client_certificate_path client_key_path disable_ssl_verification openapi_ingestion"
-    " respect_mcp_sync_marker client_mode datahub_component server_config_refresh_interval tcp_keepalive"
-    " default_emit_mode".split()
+    {
+        "_",
+        "auth",
+        "ca_certificate_path",
+        "client_certificate_path",
+        "client_key_path",
+        "client_mode",
+        "datahub_component",
+        "default_emit_mode",
+        "disable_ssl_verification",
+        "extra_headers",
+        "openapi_ingestion",
+        "pool_connections",
+        "pool_maxsize",
+        "respect_mcp_sync_marker",
+        "retry_max_times",
+        "retry_status_codes",
+        "server",
+        "server_config_refresh_interval",
+        "tcp_keepalive",
+        "timeout_sec",
+        "token",
+    }
 )
 """Keys of the `datahub` block."""
 
@@ -47,7 +66,7 @@ class StepSpec(Model):
     """A filter, transform or action: its registered type or import path, and its own configuration."""
 
     type: str
-    """Registered name (`penstock plugins` lists them), import path `package.module:Class`, or file path `./file.py:Class`."""
+    """Registered name (`penstock plugins` lists them), import path `package.module:Class`, or `./file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """The plug-in's own keys."""
 
@@ -120,7 +139,7 @@ class OptionsSpec(Model):
     ordering: Literal["partition", "key", "none"] | None = None
     """What stays in order; default `partition`, or `key` where `concurrency` is above 1."""
     parallelism: int | None = Field(default=None, ge=1)
-    """Number of action objects of a class plug-in per instance; default 1. Built-in actions are spread as the load asks."""
+    """Number of action objects of a class plug-in per instance; default 1. Built-in actions spread as the load asks."""
     rate_limit: Rate | None = None
     """Events per second over all instances."""
     dead_letter: DeadLetterSpec = Field(default_factory=DeadLetterSpec)
@@ -147,7 +166,8 @@ class OptionsSpec(Model):
         if "attempts" in self.retry.model_fields_set and self.retry.attempts != attempts:
             raise problem_at(
                 ["retry_count"],
-                f"{self.retry_count} retries contradict retry.attempts, which counts the first attempt too and is {self.retry.attempts}",
+                f"{self.retry_count} retries contradict retry.attempts, which is {self.retry.attempts}",
+                hint="attempts count the first one too",
             )
         self._settle(retry=self.retry.model_copy(update={"attempts": attempts}))
         return self
@@ -201,7 +221,8 @@ class PipelineSpec(Model):
         if self.options.drain_timeout + _REVOKE_MARGIN >= limit:
             raise problem_at(
                 ["options", "drain_timeout"],
-                f"{self.options.drain_timeout:g} s must stay more than {_REVOKE_MARGIN:g} s below max.poll.interval.ms, which is {limit:g} s",
+                f"{self.options.drain_timeout:g} s is too long for max.poll.interval.ms, which is {limit:g} s",
+                hint=f"it must stay more than {_REVOKE_MARGIN:g} s below",
             )
         return self
 
@@ -226,7 +247,7 @@ class PipelineSpec(Model):
     def with_origin(self, origin: str | None) -> PipelineSpec:
         """The same spec, knowing its file."""
         spec = self.model_copy()
-        spec._origin = origin
+        spec._origin = origin  # noqa: SLF001 - a copy of its own kind
         return spec
 
     @property
@@ -237,7 +258,7 @@ class PipelineSpec(Model):
     def with_secrets(self, secrets: Iterable[str]) -> PipelineSpec:
         """The same spec, knowing further secret values (those read from files, for instance)."""
         spec = self.model_copy()
-        spec._secrets = self._secrets | frozenset(secrets)
+        spec._secrets = self._secrets | frozenset(secrets)  # noqa: SLF001 - a copy of its own kind
         return spec
 
     @property

@@ -7,6 +7,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
@@ -15,20 +16,25 @@ from pydantic_core import CoreSchema, core_schema
 
 MASK = "********"
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_ALWAYS = frozenset(
+_ALWAYS = _words(
     "password passwords passwd passphrase pwd token tokens secret secrets jaas authorization apikey"
-    " credential credentials cookie bearer".split()
+    " credential credentials cookie bearer"
 )
 # `key` alone is no secret: the kafka action's record key, `keys` of a table, `key.deserializer` and the like.
-_KEY_OWNERS = frozenset(
-    "access account api auth client encryption fernet hmac master private secret service shared signing ssl store".split()
+_KEY_OWNERS = _words(
+    "access account api auth client encryption fernet hmac master private secret service shared signing ssl store"
 )
-_KEY_ENDINGS = frozenset({"key", "pem", "value", "data"})
+_KEY_ENDINGS = _words("key pem value data")
 # `password_file`, `token.endpoint.url`, `ssl.key.location` say where a secret is or how it is used, not what it is.
-_ABOUT = frozenset(
-    "path paths location file files folder dir url uri endpoint type types id ids name names class handler provider enabled"
-    " timeout ms seconds sec interval expiry ttl algorithm format length size count limit max min refresh scope".split()
+_ABOUT = _words(
+    "path paths location file files folder dir url uri endpoint type types id ids name names class handler provider"
+    " enabled timeout ms seconds sec interval expiry ttl algorithm format length size count limit max min refresh scope"
 )
 
 _URL_PASSWORD = re.compile(r"([a-zA-Z][\w+.-]*://[^\s/?#:@]*):([^\s/?#]+)@")
@@ -110,7 +116,7 @@ def is_secret_key(name: str) -> bool:
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or words[-1] in _ABOUT:
         return False
-    if not _ALWAYS.isdisjoint(words) or any(pair == ("user", "info") for pair in zip(words, words[1:], strict=False)):
+    if not _ALWAYS.isdisjoint(words) or any(pair == ("user", "info") for pair in pairwise(words)):
         return True
     if "keystore" in words and words[-1] == "key":
         return True
@@ -138,7 +144,7 @@ def secrets_in_url(text: str) -> set[str]:
 
 
 def secrets_at_key(value: str) -> set[str]:
-    """A value that stands at a secret key, with the secrets inside it: `Bearer …`, `user:password`, a JAAS line's password."""
+    """A value at a secret key, with the secrets inside it: `Bearer …`, `user:password`, a JAAS line's password."""
     found = {value} | secrets_in_url(value)
     for scheme, rest in _SCHEME.findall(value):
         found.add(rest)

@@ -1,0 +1,103 @@
+"""DataHub Actions files: what they say differently from native ones, compiled to the spec's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator
+
+from penstock.config.model import Model
+from penstock.config.problems import Path
+from penstock.config.spec import DATAHUB_KEYS, OptionsSpec, PipelineSpec, StepSpec
+
+FILTER_TYPE = "__filter"
+"""DataHub's internal name of the transform that the legacy `filter` becomes."""
+
+
+class LegacyFilter(Model):
+    """DataHub's deprecated `filter`: event types, and one predicate for the event."""
+
+    model_config = ConfigDict(title="filter")
+
+    event_type: list[str] = Field(min_length=1)
+    """One event type or a list of them."""
+    event: dict[str, Any] | None = None
+    """Keys and the values they must have; all must match."""
+
+    @field_validator("event_type", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, event_type: Any) -> Any:
+        return [event_type] if isinstance(event_type, str) else event_type
+
+
+@dataclass(slots=True)
+class Compiled:
+    """A DataHub document in the spec's words."""
+
+    data: dict[str, Any]
+    first: StepSpec | None = None
+    """The transform that the legacy `filter` became."""
+    error: ValidationError | None = None
+    """What is wrong with the legacy `filter`."""
+    warnings: list[tuple[Path, str, str | None]] = field(default_factory=list)
+    """Path, message, hint."""
+
+    def finish(self, spec: PipelineSpec) -> PipelineSpec:
+        """The spec with the legacy filter as its first transform."""
+        return spec if self.first is None else spec.model_copy(update={"transform": [self.first, *spec.transform]})
+
+
+def is_datahub(data: Mapping[str, Any]) -> bool:
+    """Whether a document is in DataHub's format: said so, or neither topics nor a format are given."""
+    source = data.get("source")
+    config = source.get("config") if isinstance(source, Mapping) else None
+    if not isinstance(source, Mapping) or not isinstance(config, Mapping | None):
+        return False
+    given = {key: value for key, value in (config or {}).items() if value is not None}
+    return given.get("format", "datahub") == "datahub" and not given.keys() & {"topics", "topic_pattern"}
+
+
+def compile_datahub(data: dict[str, Any], environ: Mapping[str, str]) -> Compiled:
+    """Compile a document of DataHub's format."""
+    compiled = Compiled(dict(data))
+    for section, known in (("options", set(OptionsSpec.model_fields)), ("datahub", set(DATAHUB_KEYS))):
+        compiled.warnings += _drop_unknown(compiled.data, section, known)
+    _default_registry(compiled.data, environ)
+    if "filter" in compiled.data:
+        _compile_filter(compiled)
+    return compiled
+
+
+def _drop_unknown(data: dict[str, Any], section: str, known: set[str]) -> Iterator[tuple[Path, str, str | None]]:
+    given = data.get(section)
+    if isinstance(given, dict):
+        data[section] = {key: value for key, value in given.items() if key in known}
+        for key in given.keys() - known:
+            yield (section, str(key)), "unknown key, ignored as DataHub does", None
+
+
+def _default_registry(data: dict[str, Any], environ: Mapping[str, str]) -> None:
+    base = environ.get("DATAHUB_GMS_BASE_PATH", "").rstrip("/")
+    default = environ.get("KAFKA_SCHEMAREGISTRY_URL") or f"http://localhost:8080{base}/schema-registry/api/"
+    source = dict(data["source"])
+    config = dict(source.get("config") or {})
+    connection = config.get("connection") or {}
+    if isinstance(connection, dict) and not connection.get("schema_registry_url"):
+        config["connection"] = connection | {"schema_registry_url": default}
+        data["source"] = source | {"config": config}
+
+
+def _compile_filter(compiled: Compiled) -> None:
+    written = compiled.data.pop("filter")
+    if written is None:
+        return
+    hint = "write it as an entry of filters with type event_type"
+    compiled.warnings.append((("filter",), "deprecated", hint))
+    try:
+        legacy = LegacyFilter.model_validate(written)
+    except ValidationError as error:
+        compiled.error = error
+        return
+    compiled.first = StepSpec(type=FILTER_TYPE, config=legacy.model_dump())

@@ -1,0 +1,182 @@
+"""Reads YAML, JSON and TOML files into plain data that knows at which line each of its keys stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from penstock.config.problems import InvalidConfigError, Problem, dotted
+from penstock.config.problems import Path as KeyPath
+
+_MOST_VALUES = 100_000
+"""Aliases can make a small file enormous; no honest configuration comes near this."""
+_DEEPEST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file: its data and where things stand in it."""
+
+    file: str
+    data: Any
+    tree: Any = None
+    """The same data as the YAML parser's own containers, which hold positions."""
+    first_line: int = 1
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.file).resolve().parent
+
+    def place(self, path: KeyPath) -> tuple[int | None, int | None]:
+        """Line and column (from 1) of the deepest key of `path` that is in the document."""
+        here, place = self.tree, None
+        for part in path:
+            marks = getattr(getattr(here, "lc", None), "data", None) or {}
+            if part in marks:
+                place = (marks[part][0] + 1, marks[part][1] + 1)
+            try:
+                here = here[part]
+            except (KeyError, IndexError, TypeError):
+                break
+        if place is not None:
+            return place
+        return (None, None) if self.tree is None else (self.first_line, 1)
+
+    def problem(self, path: KeyPath, message: str, **details: Any) -> Problem:
+        """A problem at a key of this document."""
+        line, column = self.place(path)
+        return Problem(message=message, file=self.file, line=line, column=column, path=dotted(path), **details)
+
+
+def read_documents(file: Path, shown: str | None = None) -> list[Document]:
+    """The documents of a file, empty ones left out; `InvalidConfigError` where it cannot be read or parsed."""
+    name = shown or str(file)
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidConfigError([Problem(file=name, message=f"is not UTF-8 text (byte {error.start})")]) from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InvalidConfigError([Problem(file=name, message=f"cannot be read: {reason}")]) from None
+    parsers: dict[str, Callable[[str, str], list[Document]]] = {".json": _json, ".toml": _toml}
+    documents = parsers.get(file.suffix.lower(), _yaml)(name, text)
+    if not documents:
+        raise InvalidConfigError([Problem(file=name, line=1, column=1, message="is empty")])
+    return documents
+
+
+def _yaml(file: str, text: str) -> list[Document]:
+    documents = []
+    try:
+        for tree, line in _trees(text):
+            documents.append(Document(file, _Plain().of(tree), tree, line))
+    except MarkedYAMLError as error:
+        raise InvalidConfigError([_yaml_problem(file, error)]) from None
+    except (YAMLError, ValueError) as error:
+        raise InvalidConfigError([Problem(file=file, line=1, message=f"is not valid YAML: {error}")]) from None
+    return documents
+
+
+def _trees(text: str, version: str | None = None) -> Iterator[tuple[Any, int]]:
+    parser = YAML(typ="rt", pure=True)
+    parser.version = version
+    for tree in parser.load_all(StringIO(text)):
+        if tree is not None:
+            yield tree, getattr(getattr(tree, "lc", None), "line", 0) + 1
+
+
+def as_yaml_1_1(document: Document) -> Any:
+    """The document's data as YAML 1.1 parsers read it, to whom `yes` and `on` are no texts."""
+    try:
+        text = Path(document.file).read_text(encoding="utf-8-sig")
+        for tree, line in _trees(text, "1.1"):
+            if line == document.first_line:
+                return _Plain().of(tree)
+    except (OSError, YAMLError, ValueError):
+        pass
+    return document.data
+
+
+def _yaml_problem(file: str, error: MarkedYAMLError) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    what = (error.problem or error.context or "it cannot be parsed").splitlines()[0].strip()
+    if isinstance(error, DuplicateKeyError):
+        # The parser's own text repeats both values, which may be secrets.
+        what = re.sub(r'^.*?duplicate key "(.*?)" with value.*$', r"the key '\1' is written twice", what)
+    return Problem(
+        file=file,
+        line=mark.line + 1 if mark else None,
+        column=mark.column + 1 if mark else None,
+        message=f"is not valid YAML: {what}",
+    )
+
+
+def _json(file: str, text: str) -> list[Document]:
+    if not text.strip():
+        return []
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = Problem(file=file, line=error.lineno, column=error.colno, message=f"is not valid JSON: {error.msg}")
+        raise InvalidConfigError([problem]) from None
+    try:
+        # JSON is YAML too; read once more as that, it tells the lines.
+        tree = next((tree for tree, _ in _trees(text)), None)
+    except (YAMLError, ValueError):
+        tree = None
+    return [Document(file, data, tree)]
+
+
+def _toml(file: str, text: str) -> list[Document]:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"^(.*?) \(at line (\d+), column (\d+)\)$", str(error))
+        message, line, column = (found[1], int(found[2]), int(found[3])) if found else (str(error), None, None)
+        problem = Problem(file=file, line=line, column=column, message=f"is not valid TOML: {message}")
+        raise InvalidConfigError([problem]) from None
+    return [Document(file, data)] if data else []
+
+
+class _Plain:
+    """Turns the parser's containers and scalars into plain ones, and refuses what aliases blow up."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            raise ValueError("it is nested too deeply or has too many values")
+        if isinstance(value, (CommentedMap, Mapping)):
+            return {self.of(key, depth + 1): self.of(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, (CommentedSeq, list, tuple)):
+            return [self.of(item, depth + 1) for item in value]
+        return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, datetime):
+        # The parser's own kind of time cannot be pickled everywhere.
+        return datetime.combine(value.date(), value.timetz())
+    if value is None or isinstance(value, (bool, date)):
+        return value
+    if isinstance(value, bytes):
+        return bytes(value)
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    # ScalarBoolean and tagged scalars; a tag of an unknown kind says nothing here.
+    return bool(value) if type(value).__name__ == "ScalarBoolean" else str(value)

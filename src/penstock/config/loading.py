@@ -1,0 +1,185 @@
+"""Loads pipeline files: every good spec, and for everything else a problem that says where and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from penstock.config.dialects.datahub import Compiled, LegacyFilter, compile_datahub, is_datahub
+from penstock.config.documents import Document, as_yaml_1_1, read_documents
+from penstock.config.expansion import expand_document
+from penstock.config.problems import InvalidConfigError, Problem
+from penstock.config.problems import Path as KeyPath
+from penstock.config.source import MANAGED_PROPERTIES
+from penstock.config.spec import PipelineSpec
+from penstock.config.translation import problems_of
+
+_SUFFIXES = (".yml", ".yaml", ".json", ".toml")
+_NOT_PIPELINES = ("penstock.yml", "penstock.yaml")
+_TEST_CASES = (".test.yml", ".test.yaml")
+_BOOL = TypeAdapter(bool)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """What a set of files gave."""
+
+    specs: list[PipelineSpec] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    documents: dict[str, Document] = field(default_factory=dict)
+    """The document of each spec, by name."""
+
+    def problem(self, spec: PipelineSpec, path: KeyPath, message: str, **details: Any) -> Problem:
+        """A problem found later (an unknown plug-in, for instance) at a key of a loaded spec."""
+        return self.documents[spec.name].problem(path, message, **details)
+
+    def refuse(self, spec: PipelineSpec, problem: Problem) -> None:
+        """Take a spec back because of a problem that was found later."""
+        self.specs = [kept for kept in self.specs if kept.name != spec.name]
+        self.problems.append(problem)
+
+
+def load(paths: Sequence[Path | str], environ: MutableMapping[str, str] | None = None) -> Loaded:
+    """Load files and directories; one that is bad never stops the others."""
+    loaded = Loaded()
+    variables = os.environ if environ is None else environ
+    seen: set[Path] = set()
+    for file in _files(paths, loaded):
+        if file.resolve() not in seen:
+            seen.add(file.resolve())
+            _load_file(file, variables, loaded)
+    return loaded
+
+
+def _files(paths: Sequence[Path | str], loaded: Loaded) -> Iterator[Path]:
+    for given in paths:
+        path = Path(given)
+        if not path.is_dir():
+            yield path
+            continue
+        try:
+            inside = sorted(entry for entry in path.iterdir() if entry.is_file() and _is_pipeline_file(entry.name))
+        except OSError as error:
+            loaded.problems.append(Problem(file=str(path), message=f"cannot be read: {error.strerror}"))
+            continue
+        if not inside:
+            loaded.problems.append(Problem(file=str(path), message="has no pipeline files (*.yml, *.yaml) in it"))
+        yield from (entry for suffix in (".yml", ".yaml") for entry in inside if entry.suffix == suffix)
+
+
+def _is_pipeline_file(name: str) -> bool:
+    if name.startswith(".") or name in _NOT_PIPELINES or name.endswith(_TEST_CASES):
+        return False
+    return name.endswith((".yml", ".yaml"))
+
+
+def _load_file(file: Path, environ: MutableMapping[str, str], loaded: Loaded) -> None:
+    if file.suffix.lower() not in _SUFFIXES:
+        allowed = ", ".join(_SUFFIXES)
+        problem = Problem(
+            file=str(file), message="is not a pipeline file", allowed=_SUFFIXES, hint=f"allowed: {allowed}"
+        )
+        loaded.problems.append(problem)
+        return
+    try:
+        documents = read_documents(file)
+    except InvalidConfigError as error:
+        loaded.problems += error.problems
+        return
+    for document in documents:
+        try:
+            _load_document(document, environ, loaded)
+        except InvalidConfigError as error:
+            loaded.problems += error.problems
+
+
+def _load_document(document: Document, environ: MutableMapping[str, str], loaded: Loaded) -> None:
+    data = document.data
+    if not isinstance(data, dict):
+        raise InvalidConfigError([document.problem((), "a map with name, source and action is wanted at the top")])
+    _refuse_other_kinds(document)
+    if is_datahub(data):
+        data = as_yaml_1_1(document)
+    if not _enabled(document, data, environ):
+        name = data.get("name")
+        loaded.warnings.append(document.problem(("enabled",), f"pipeline {name!r} is disabled and was skipped"))
+        return
+    spec, warnings = _build(document, {key: item for key, item in data.items() if key != "kind"}, environ)
+    loaded.warnings += warnings
+    _refuse_taken(spec, document, loaded)
+    loaded.specs.append(spec)
+    loaded.documents[spec.name] = document
+
+
+def _refuse_other_kinds(document: Document) -> None:
+    kind = document.data.get("kind", "pipeline")
+    if kind != "pipeline":
+        message = f"documents of kind {kind!r} are not supported by this version"
+        raise InvalidConfigError([document.problem(("kind",), message, received=kind, allowed=("pipeline",))])
+    if "dialect" in document.data:
+        message = f"dialect {document.data['dialect']!r} is not supported by this version"
+        raise InvalidConfigError([document.problem(("dialect",), message, received=document.data["dialect"])])
+
+
+def _enabled(document: Document, data: dict[str, Any], environ: MutableMapping[str, str]) -> bool:
+    # Looked at before the rest: a disabled file may refer to variables that are not set.
+    expanded = expand_document(document, {"enabled": data.get("enabled", True)}, environ)
+    try:
+        return _BOOL.validate_python(expanded.data["enabled"])
+    except ValidationError:
+        return True  # the full validation says what is wrong
+
+
+def _build(
+    document: Document, data: dict[str, Any], environ: MutableMapping[str, str]
+) -> tuple[PipelineSpec, list[Problem]]:
+    expanded = expand_document(document, data, environ)
+    compiled = compile_datahub(expanded.data, environ) if is_datahub(expanded.data) else Compiled(expanded.data)
+    problems = list(expanded.problems)
+    if compiled.error is not None:
+        problems += problems_of(compiled.error, LegacyFilter, document, expanded.secrets, under=("filter",))
+    try:
+        spec = PipelineSpec.model_validate(compiled.data)
+    except ValidationError as error:
+        # What could not be expanded is said already; the text that still stands there is not worth a second word.
+        said = {problem.path for problem in problems}
+        found = problems_of(error, PipelineSpec, document, expanded.secrets)
+        problems += (problem for problem in found if problem.path not in said)
+    if problems:
+        raise InvalidConfigError(sorted(problems, key=lambda problem: problem.line or 0))
+    warnings = [document.problem(path, message, hint=hint) for path, message, hint in compiled.warnings]
+    warnings += _managed(document, compiled.data)
+    return compiled.finish(spec).with_origin(str(Path(document.file).resolve())).with_secrets(
+        expanded.secrets
+    ), warnings
+
+
+def _managed(document: Document, data: dict[str, Any]) -> Iterator[Problem]:
+    path = ("source", "config", "connection", "consumer_config")
+    here: Any = data
+    for key in path:
+        here = here.get(key) if isinstance(here, dict) else None
+    for name in sorted(MANAGED_PROPERTIES & (here or {}).keys()):
+        yield document.problem((*path, name), "is set by Penstock itself; the value given is not used")
+
+
+def _refuse_taken(spec: PipelineSpec, document: Document, loaded: Loaded) -> None:
+    for other in loaded.specs:
+        theirs = loaded.documents[other.name]
+        if other.name == spec.name:
+            line, _ = theirs.place(("name",))
+            message = f"the name {spec.name!r} is taken by {theirs.file}:{line}"
+            raise InvalidConfigError(
+                [document.problem(("name",), message, received=spec.name, hint="names are unique")]
+            )
+        if other.group == spec.group and not (other.source.config.stateless or spec.source.config.stateless):
+            line, _ = theirs.place(("source", "config", "group"))
+            message = f"the group {spec.group!r} is taken by pipeline {other.name!r} in {theirs.file}:{line}"
+            path = ("source", "config", "group") if spec.source.config.group else ("name",)
+            raise InvalidConfigError([document.problem(path, message, received=spec.group, hint="groups are unique")])
