@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, cast
 
 from pydantic import Field
 
 from penstock.config.spec import Model
-from penstock.core.errors import PluginError
-from penstock.core.loading import load_object
+from penstock.core.loading import bind, load_object
 from penstock.core.plugin import Action, PipelineContext
 from penstock.core.plugin_config import parse_config
 
@@ -53,39 +50,3 @@ class Python(Action):
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def bind(name: str, function: object, config: dict[str, Any]) -> Callable[[Any], Any]:
-    """`function` as a call with the event alone."""
-    if not callable(function):
-        raise PluginError(f"`{name}` is a {type(function).__name__}, not a function", received=name)
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except ValueError:  # some functions of C modules tell nothing
-        return function
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-    if (not positional and not takes_any) or len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):
-        shown = inspect.signature(function)
-        raise PluginError(
-            f"`{name}` cannot be called with an event: its signature is {shown}",
-            received=name,
-            allowed=["f(event)", "f(event, config)"],
-        )
-    second = positional[1] if len(positional) > 1 else None
-    if second is None or (second not in required and second.name != "config"):
-        return function
-    if second.kind is second.POSITIONAL_ONLY:
-        return _second_by_position(function, config)
-    return functools.partial(function, **{second.name: config})
-
-
-def _second_by_position(function: Callable[..., Any], config: dict[str, Any]) -> Callable[[Any], Any]:
-    if inspect.iscoroutinefunction(function):
-
-        async def call_later(event: Any) -> Any:
-            return await function(event, config)
-
-        return call_later
-    return lambda event: function(event, config)

@@ -11,12 +11,48 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import cel
+from cel.stdlib import STDLIB_FUNCTIONS
 from pydantic import AfterValidator
 
 from penstock.core.errors import ConfigError, PenstockError, Terminal
 from penstock.core.event import Body, Event
 from penstock.core.loading import did_you_mean
 
+_NATIVE = frozenset(
+    [
+        *(
+            "all",
+            "bytes",
+            "contains",
+            "double",
+            "duration",
+            "dyn",
+            "endsWith",
+            "exists",
+            "exists_one",
+            "filter",
+            "getDate",
+        ),
+        *("getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds", "getMinutes"),
+        *(
+            "getMonth",
+            "getSeconds",
+            "has",
+            "hasValue",
+            "int",
+            "map",
+            "matches",
+            "none",
+            "of",
+            "optional",
+            "orValue",
+            "size",
+        ),
+        *("startsWith", "string", "timestamp", "type", "uint", "value"),
+    ]
+)
+"""Functions of the evaluator itself; its library's run in Python and are handed in where a program names them."""
+_NAMESPACES = frozenset(name.partition(".")[0] for name in STDLIB_FUNCTIONS if "." in name) | {"optional"}
 _BOUND = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
 _LITERAL = re.compile(r"""[rb]*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.IGNORECASE)
 
@@ -68,7 +104,7 @@ class Expression:
     header has its last value), `topic`, `partition`, `offset`, `timestamp` (epoch milliseconds), `event_type`, `meta`.
     """
 
-    __slots__ = ("_execute", "_getters", "source")
+    __slots__ = ("_execute", "_functions", "_getters", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -78,12 +114,14 @@ class Expression:
             raise ConfigError(f"`{source}` is not a CEL expression: {_reason(error)}", received=source) from None
         names = program.variables()
         _refuse_unknown(source, names)
+        self._functions = _functions(source, program.functions(), names)
         self._execute = program.execute
         self._getters = [(name, _VARIABLES[name]) for name in names if name in _VARIABLES]
 
     def __call__(self, event: Event) -> Any:
         try:
-            return self._execute({name: get(event) for name, get in self._getters})
+            variables = {name: get(event) for name, get in self._getters}
+            return self._execute(variables | self._functions if self._functions else variables)
         except KeyError as error:
             hint = "has(…) asks whether a field is there"
             raise ExpressionError(
@@ -95,7 +133,7 @@ class Expression:
 
 def _refuse_unknown(source: str, names: list[str]) -> None:
     bound = set(_BOUND.findall(_LITERAL.sub('""', source)))
-    unknown = [name for name in names if name not in _VARIABLES and name not in bound]
+    unknown = [name for name in names if name not in _VARIABLES and name not in bound and name not in _NAMESPACES]
     if unknown:
         known = sorted(_VARIABLES)
         listed = f"known are: {', '.join(known)}"
@@ -105,6 +143,22 @@ def _refuse_unknown(source: str, names: list[str]) -> None:
             allowed=known,
             hint=did_you_mean(unknown[0], known) or f"an event's fields are read as event.{unknown[0]}; {listed}",
         )
+
+
+def _functions(source: str, names: list[str], variables: list[str]) -> dict[str, Callable[..., Any]]:
+    """The library's functions that the program names, with or without a namespace."""
+    wanted: dict[str, Callable[..., Any]] = {}
+    for name in names:
+        if not name[0].isalpha() or name in _NATIVE:
+            continue
+        spelled = [name, *(f"{space}.{name}" for space in _NAMESPACES.intersection(variables))]
+        found = {spelling: STDLIB_FUNCTIONS[spelling] for spelling in spelled if spelling in STDLIB_FUNCTIONS}
+        if not found:
+            known = sorted(_NATIVE | STDLIB_FUNCTIONS.keys())
+            hint = did_you_mean(name, known) or None
+            raise ConfigError(f"`{source}`: there is no function `{name}`", received=name, allowed=known, hint=hint)
+        wanted |= found
+    return wanted
 
 
 def _reason(error: Exception) -> str:

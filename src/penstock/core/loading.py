@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import sys
 import threading
-from functools import reduce
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from penstock.core.errors import PluginError
 
@@ -27,6 +30,42 @@ def load_object(path: str, folder: str | None = None) -> object:
             _make_importable(extra)
         module = _load_file(path, place, folder) if place.endswith(".py") else _load_module(path, place, folder)
     return _attribute(path, module, names)
+
+
+def bind(name: str, function: object, config: dict[str, Any]) -> Callable[[Any], Any]:
+    """`function` as a call with the event alone."""
+    if not callable(function):
+        raise PluginError(f"`{name}` is a {type(function).__name__}, not a function", received=name)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some functions of C modules tell nothing
+        return function
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    takes_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if (not positional and not takes_any) or len(required) > 2 or any(p.kind is p.KEYWORD_ONLY for p in required):
+        shown = inspect.signature(function)
+        raise PluginError(
+            f"`{name}` cannot be called with an event: its signature is {shown}",
+            received=name,
+            allowed=["f(event)", "f(event, config)"],
+        )
+    second = positional[1] if len(positional) > 1 else None
+    if second is None or (second not in required and second.name != "config"):
+        return function
+    if second.kind is second.POSITIONAL_ONLY:
+        return _second_by_position(function, config)
+    return functools.partial(function, **{second.name: config})
+
+
+def _second_by_position(function: Callable[..., Any], config: dict[str, Any]) -> Callable[[Any], Any]:
+    if inspect.iscoroutinefunction(function):
+
+        async def call_later(event: Any) -> Any:
+            return await function(event, config)
+
+        return call_later
+    return lambda event: function(event, config)
 
 
 def did_you_mean(word: str, known: list[str]) -> str:
@@ -120,7 +159,7 @@ def _execute(path: str, file: Path) -> ModuleType:
 
 def _attribute(path: str, module: ModuleType, names: list[str]) -> object:
     try:
-        return reduce(getattr, names, module)
+        return functools.reduce(getattr, names, module)
     except AttributeError as error:
         known = [name for name in vars(module) if not name.startswith("_")]
         where = Path(module.__file__).name if module.__file__ else module.__name__
