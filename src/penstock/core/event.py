@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import orjson
 
 Headers = list[tuple[str, bytes | None]]
@@ -80,35 +81,27 @@ class Record(_Record):
         return self.timestamp_type_, self.timestamp_
 
 
-class _Unset:
-    __slots__ = ()
-
-
-_UNSET = _Unset()
-
-
-class Event:
+class Event(msgspec.Struct, eq=False, gc=False):
     """One Kafka record on its way through a pipeline; user code receives it as the envelope.
 
-    The envelope has `event_type`, `event` and `meta`, as DataHub's has. `event` is a `Body`: the decoded value with key, headers and
-    timestamp beside it. Everything but `value` is taken from the record when it is asked for, so an action that looks at the value only pays for nothing else.
+    The envelope has `event_type`, `event` and `meta`, as DataHub's has. `event` is a `Body`: the decoded value with key,
+    headers and timestamp beside it. Everything but `value` is taken from the record when it is asked for, so an action
+    that looks at the value only pays for nothing else.
     """
 
-    __slots__ = ("_event", "_meta", "event_type", "record", "value")
+    # A Struct is made in a third of the time of a class with slots, and the collector does not visit it (gc=False): that
+    # is a fifth of the time of decoding a small JSON batch. So nothing that an event holds may point back at it.
 
-    def __init__(self, record: RecordLike, value: Any = None, event_type: str = "") -> None:
-        self.record = record
-        self.value = value
-        self.event_type = event_type
-        self._event: Any = _UNSET
-        self._meta: dict[str, Any] | None = None
+    record: RecordLike
+    value: Any = None
+    event_type: str = ""
+    _event: Any = msgspec.UNSET
+    _meta: dict[str, Any] | None = None
 
     @property
     def event(self) -> Any:
         """The decoded event; a `Body` unless a decoder or transform put another object here."""
-        if self._event is _UNSET:
-            self._event = Body(self)
-        return self._event
+        return Body(self) if self._event is msgspec.UNSET else self._event
 
     @event.setter
     def event(self, event: Any) -> None:
@@ -158,7 +151,10 @@ class Event:
 
 
 class Body(Mapping[str, Any]):
-    """The decoded event as user code sees it: a mapping of the value (where the value is one) with `value`, `key`, `headers`, `timestamp`."""
+    """The decoded event as user code sees it.
+
+    A mapping of the value (where the value is one) with `value`, `key`, `headers` and `timestamp` as attributes.
+    """
 
     __slots__ = ("_envelope",)
 

@@ -1,5 +1,5 @@
 """Decoders: raw bytes of records into values, a batch per call."""
 
-from penstock.decode.registry import DECODERS, decoder_for
+from penstock.decode.registry import decoder_for, decoders
 
-__all__ = ["DECODERS", "decoder_for"]
+__all__ = ["decoder_for", "decoders"]

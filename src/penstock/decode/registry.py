@@ -1,55 +1,36 @@
-"""The table of decoders: built-in formats and those that packages add through the entry-point group `penstock.decoders`."""
+"""The table of decoders: built-in formats, and those that packages add through the entry points `penstock.decoders`."""
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
 from penstock.config.spec import KafkaSourceConfig
-from penstock.core.errors import ConfigError, PluginError
+from penstock.core.errors import PenstockError, PluginError
 from penstock.core.plugin import Decoder, PipelineContext
-from penstock.decode.avro import AvroDecoder
-from penstock.decode.json import JsonDecoder
-from penstock.decode.raw import RawDecoder
-from penstock.decode.text import TextDecoder
+from penstock.core.registry import Registry
 
-ENTRY_POINTS = "penstock.decoders"
+_LATER = "this format is not part of this version yet"
 
-DECODERS: dict[str, type[Decoder]] = {
-    "json": JsonDecoder,
-    "avro": AvroDecoder,
-    "text": TextDecoder,
-    "raw": RawDecoder,
-}
-"""Format name to decoder class."""
-
-_LATER = ("datahub", "wherehows")
-
-
-def format_of(source: KafkaSourceConfig) -> str:
-    """The source's format, default resolved: `datahub` where nothing says what to read, else `json`."""
-    if source.format is not None:
-        return source.format
-    return "json" if source.topics or source.topic_pattern else "datahub"
+decoders: Registry[Decoder] = Registry(
+    kind="decoder",
+    base=Decoder,  # type: ignore[type-abstract]  # a base to check against, never created
+    builtin={
+        "avro": "penstock.decode.avro:AvroDecoder",
+        "json": "penstock.decode.json:JsonDecoder",
+        "raw": "penstock.decode.raw:RawDecoder",
+        "text": "penstock.decode.text:TextDecoder",
+    },
+    groups=("penstock.decoders",),
+    elsewhere={"datahub": _LATER, "wherehows": _LATER},
+)
 
 
 def decoder_for(source: KafkaSourceConfig, ctx: PipelineContext) -> Decoder:
     """The decoder of a pipeline's source, ready to decode."""
-    name = format_of(source)
-    return decoder_class(name).create(source, ctx)
-
-
-def decoder_class(name: str) -> type[Decoder]:
-    """The class registered for a format."""
-    if name in DECODERS:
-        return DECODERS[name]
-    found = entry_points(group=ENTRY_POINTS, name=name)
-    if not found:
-        hint = f"format {name} is not part of this version yet" if name in _LATER else None
-        raise ConfigError("unknown format", received=name, allowed=sorted(DECODERS), hint=hint)
+    name = source.format or "json"
+    cls = decoders.resolve(name, ctx.folder)
     try:
-        loaded = next(iter(found)).load()
-    except Exception as error:  # noqa: BLE001 - a plug-in's import may raise anything; the user is told which one
-        raise PluginError(f"decoder {name} cannot be loaded: {error}", received=name) from error
-    if not (isinstance(loaded, type) and issubclass(loaded, Decoder)):
-        raise PluginError(f"decoder {name} is not a Decoder class", received=repr(loaded))
-    return loaded
+        return cls.create(source, ctx)
+    except PenstockError:
+        raise
+    except Exception as error:
+        text = f"the decoder `{name}` could not be created: {type(error).__name__}: {error}"
+        raise PluginError(text, received=name) from error

@@ -1,0 +1,142 @@
+"""Tables of Kafka client properties: which kind of client each is for, who decides it, who may set it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.core.errors import ConfigError
+
+DECIDED_HERE = {
+    "group.id": "set source.config.group",
+    "group.instance.id": "static membership would keep partitions from being handed over",
+    "group.protocol": "Penstock uses the classic protocol, cooperatively",
+    "enable.auto.commit": "Penstock commits after the work is done",
+    "auto.commit.interval.ms": "Penstock commits after the work is done",
+    "enable.auto.offset.store": "Penstock commits after the work is done",
+    "partition.assignment.strategy": "Penstock uses cooperative-sticky",
+}
+"""Properties that the user's configuration may name but not decide, and why."""
+
+CONSUMER_ONLY = {
+    "allow.auto.create.topics",
+    "auto.offset.reset",
+    "check.crcs",
+    "enable.partition.eof",
+    "fetch.error.backoff.ms",
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "fetch.min.bytes",
+    "fetch.queue.backoff.ms",
+    "fetch.wait.max.ms",
+    "heartbeat.interval.ms",
+    "isolation.level",
+    "max.poll.interval.ms",
+    "queued.max.messages.kbytes",
+    "queued.min.messages",
+    "session.timeout.ms",
+}
+"""librdkafka complains of these in the log of a producer or admin client."""
+
+PRODUCER_ONLY = {
+    "acks",
+    "batch.num.messages",
+    "batch.size",
+    "compression.codec",
+    "compression.level",
+    "delivery.timeout.ms",
+    "enable.idempotence",
+    "linger.ms",
+    "message.send.max.retries",
+    "message.timeout.ms",
+    "partitioner",
+    "queue.buffering.max.kbytes",
+    "queue.buffering.max.messages",
+    "queue.buffering.max.ms",
+    "request.required.acks",
+    "request.timeout.ms",
+    "retries",
+    "sticky.partitioning.linger.ms",
+    "transaction.timeout.ms",
+    "transactional.id",
+}
+"""The same the other way round."""
+
+_HARMLESS = CONSUMER_ONLY | PRODUCER_ONLY | {
+    "api.version.request",
+    "broker.address.family",
+    "broker.address.ttl",
+    "client.dns.lookup",
+    "client.id",
+    "client.rack",
+    "connections.max.idle.ms",
+    "enable.ssl.certificate.verification",
+    "max.in.flight",
+    "message.max.bytes",
+    "metadata.max.age.ms",
+    "receive.message.max.bytes",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "sasl.jaas.config",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.password",
+    "sasl.username",
+    "security.protocol",
+    "socket.connection.setup.timeout.ms",
+    "socket.keepalive.enable",
+    "socket.timeout.ms",
+    "ssl.ca.pem",
+    "ssl.certificate.pem",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.truststore.certificates",
+    "topic.metadata.refresh.interval.ms",
+}
+
+_ENV_PREFIX = "KAFKA_PROPERTIES_"
+_ENV_SWITCH = "DATAHUB_ACTIONS_KAFKA_ENV_PROPERTIES_ENABLED"
+_ENV_NEVER = {
+    "sasl.jaas.config",
+    "sasl.client.callback.handler.class",
+    "sasl.login.class",
+    "sasl.login.callback.handler.class",
+    "ssl.protocol",
+    "ssl.enabled.protocols",
+    "partition.assignment.strategy",
+    "group.id",
+}
+_ENV_NEVER_PREFIXES = ("ssl.keystore", "ssl.truststore", "kafkastore.", "basic.auth.", "schema.registry.")
+
+
+def env_properties(environ: Mapping[str, str]) -> dict[str, str]:
+    """DataHub's `KAFKA_PROPERTIES_X_Y` variables as properties `x.y`, without empty ones and those it never takes."""
+    if environ.get(_ENV_SWITCH, "true").strip().lower() == "false":
+        return {}
+    found: dict[str, str] = {}
+    for name, value in environ.items():
+        if not name.startswith(_ENV_PREFIX) or not value:
+            continue
+        rest = name.removeprefix(_ENV_PREFIX).lower()
+        key = "oauth_cb" if rest == "oauth_cb" else rest.replace("_", ".")
+        if key not in _ENV_NEVER and not key.startswith(_ENV_NEVER_PREFIXES):
+            found[key] = value
+    return found
+
+
+def refuse_dangerous(properties: Mapping[str, Any]) -> None:
+    """Take from an API caller only what can neither load code, read files of this machine nor make it call an address."""
+    bad = sorted(name for name in properties if name not in _HARMLESS)
+    if bad:
+        raise ConfigError(
+            f"not taken from API callers: {', '.join(bad)}",
+            received=bad,
+            allowed=sorted(_HARMLESS),
+            hint="give certificates as PEM text (ssl.ca.pem, ssl.certificate.pem, ssl.key.pem)",
+        )
