@@ -13,18 +13,23 @@ import pytest
 from tests.support.certs import make_certificates
 from tests.support.children import CHILDREN
 from tests.support.kafka import KafkaBroker, Security
+from tests.support.registry import RegistryServer
 
 SKIP = frozenset(name.strip() for name in os.environ.get("PENSTOCK_TEST_SKIP", "").split(",") if name.strip())
-"""Pieces this machine cannot have (`kafka`, `postgres`, `registry`, `spark`): tests that need one of these are skipped."""
+"""Pieces this machine cannot have (`kafka`, `postgres`, `registry`, `spark`): tests that need one are skipped."""
 
 _PIECE_OF_FIXTURE = {
     "kafka": "kafka",
     "secure_kafka": "kafka",
     "topic": "kafka",
     "postgres": "postgres",
-    "apicurio": "registry",
+    "apicurio_url": "registry",
 }
 _numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "registry: needs a real schema registry (Apicurio)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,3 +90,19 @@ def topic(kafka: KafkaBroker, request: pytest.FixtureRequest) -> Callable[..., s
         return kafka.create_topic(f"{stem}-{os.getpid()}-{next(_numbers)}", partitions, config)
 
     return make
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    """A schema registry of the test's own, with faults to switch on."""
+    with RegistryServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def apicurio_url() -> Iterator[str]:
+    """Apicurio's Confluent API, one process for the whole run."""
+    from tests.support.apicurio import Apicurio  # noqa: PLC0415 - needs a Java of its own, which a skipping machine lacks
+
+    with Apicurio() as server:
+        yield server.url

@@ -141,14 +141,12 @@ def _with_ivy(artifacts: tuple[Artifact, ...], folder: Path) -> str | None:
     jars = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
     if not jars:
         return "ivy: no ivy jar in pyspark"
-    with tempfile.TemporaryDirectory(prefix="penstock-ivy-") as work:
+    with tempfile.TemporaryDirectory(prefix=".ivy-", dir=CACHE) as work:
         here = Path(work)
         (here / "ivy.xml").write_text(_ivy_file(artifacts))
         (here / "settings.xml").write_text(_ivy_settings(alone=artifacts[0].alone))
         pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
-        cache = CACHE / "ivy"
-        cache.mkdir(parents=True, exist_ok=True)
-        command = [java(), "-jar", str(jars[-1]), "-settings", "settings.xml", "-cache", str(cache)]
+        command = [java(), "-jar", str(jars[-1]), "-settings", "settings.xml", "-cache", str(here)]
         return _run([*command, "-ivy", "ivy.xml", "-confs", "default", "-retrieve", pattern], here)
 
 

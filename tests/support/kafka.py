@@ -1,4 +1,4 @@
-"""A real Apache Kafka for tests: started in two seconds, stopped, killed, paused, restarted on the same port and data."""
+"""A real Apache Kafka for tests: up in two seconds; stopped, killed, paused, restarted on the same port and data."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class KafkaClient:
         return str(self.admin.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S).topic_id)
 
     def produce(self, topic: str, records: Iterable[bytes | Sent | None]) -> list[tuple[int, int]]:
-        """Produce values (None is a tombstone) or whole records; returns the acknowledged (partition, offset) of each."""
+        """Produce values (None is a tombstone) or whole records; returns the (partition, offset) of each."""
         places: list[tuple[int, int] | None] = []
         failures: list[KafkaError] = []
         for i, given in enumerate(records):

@@ -11,7 +11,7 @@ _given: set[int] = set()
 def free_port() -> int:
     """A port nobody listens on, never given twice.
 
-    Below the range of ephemeral ports: a restarted server must find its port again, which a client could have taken there.
+    Below the range of ephemeral ports: a restarted server must find its port again, and a client could take one there.
     """
     while True:
         port = random.randrange(15_000, 32_000)
