@@ -1,0 +1,146 @@
+"""The HTTP server beside `penstock run`: metrics and health, on a thread of its own."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import threading
+from collections.abc import Callable
+
+import uvicorn
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from penstock.core.deadline import Deadline
+from penstock.core.errors import ConfigError, Unavailable
+from penstock.service.health import Health
+
+PORTS_TRIED = 50
+"""So many ports after the default one are tried before giving up."""
+
+
+def make_app(health: Callable[[], Health], metrics: Callable[[], bytes]) -> FastAPI:
+    """The routes; `health` and `metrics` are asked at every request."""
+    app = FastAPI(title="Penstock", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/metrics")
+    def metrics_text() -> Response:
+        return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/health/live")
+    def live() -> JSONResponse:
+        return JSONResponse({"live": True})
+
+    @app.get("/health/ready")
+    def ready() -> JSONResponse:
+        now = health()
+        return JSONResponse(now.as_dict(), status_code=200 if now.ready else 503)
+
+    return app
+
+
+class HttpServer:
+    """Serves from `start` to `stop`.
+
+    `port` None means the default one, and the next free one where that is taken; a port that was asked for and is taken
+    is an error.
+    """
+
+    def __init__(
+        self,
+        *,
+        health: Callable[[], Health],
+        metrics: Callable[[], bytes],
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        default_port: int = 8642,
+    ) -> None:
+        self._host = _loopback(host)
+        self._port = port
+        self._default_port = default_port
+        self._app = make_app(health, metrics)
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+        self.address: str | None = None
+
+    def start(self) -> str:
+        """Begin to serve; the address, such as `http://127.0.0.1:8642`."""
+        listener = self._bind()
+        config = uvicorn.Config(
+            self._app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        )
+        self._server = server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
+        self._thread.start()
+        self._wait_until_started(server)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        self.address = f"http://{host}:{listener.getsockname()[1]}"
+        return self.address
+
+    def stop(self) -> None:
+        """Finish the answers under way and end; harmless when not started."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.should_exit = True
+        self._thread.join(timeout=5)
+        self._server = self._thread = None
+
+    def _wait_until_started(self, server: uvicorn.Server) -> None:
+        deadline = Deadline.after(10)
+        assert self._thread is not None  # noqa: S101 - set by start, for the type checker
+        while not server.started and self._thread.is_alive() and not deadline.expired:
+            self._thread.join(timeout=0.005)
+        if not server.started:
+            raise Unavailable("the HTTP server did not start", received=f"{self._host}:{self._port}")
+
+    def _bind(self) -> socket.socket:
+        if self._port is not None:
+            return self._listen(self._port)
+        for port in range(self._default_port, self._default_port + PORTS_TRIED):
+            try:
+                return self._listen(port)
+            except PortTakenError:
+                continue
+        return self._listen(0)
+
+    def _listen(self, port: int) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((self._host, port))
+            # Listening at once: two instances that bind the same port with SO_REUSEADDR would both succeed otherwise.
+            listener.listen(128)
+        except OSError as error:
+            listener.close()
+            if error.errno == errno.EADDRINUSE:
+                raise PortTakenError(
+                    "the HTTP port is taken by another process",
+                    received=f"{self._host}:{port}",
+                    hint="set PENSTOCK_HTTP_PORT to another port, or leave it out to get the next free one",
+                ) from error
+            raise ConfigError(f"cannot listen: {error.strerror}", received=f"{self._host}:{port}") from error
+        return listener
+
+
+class PortTakenError(ConfigError):
+    """The port that the HTTP server shall listen on is in use."""
+
+    code = "port_taken"
+
+
+def _loopback(host: str) -> str:
+    address = "127.0.0.1" if host == "localhost" else host
+    try:
+        local = ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise ConfigError(
+            "the HTTP server listens on this machine only, until it has a log-in",
+            received=host,
+            allowed=["127.0.0.1", "localhost", "::1"],
+        )
+    return address

@@ -1,0 +1,90 @@
+"""Commands about pipeline files: `init`, `validate`, `test`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.command import command
+from penstock.cli.exits import Exit
+from penstock.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from penstock.config.problems import Problem
+    from penstock.service.validation import Report
+
+Paths = Annotated[list[Path], typer.Argument(help="Pipeline files, or folders of them.", metavar="FILE|DIR...")]
+
+
+def register(app: typer.Typer) -> None:
+    for name, body in (("init", init), ("validate", validate)):
+        command(app, name)(body)
+
+
+def init(
+    terminal: Terminal,
+    folder: Annotated[Path, typer.Argument(help="Where to write; made if absent.", metavar="[DIR]")] = Path(),
+    template: Annotated[str, typer.Option(help="Which template; --list shows them.")] = "webhook",
+    show: Annotated[bool, typer.Option("--list", help="Show the templates and write nothing.")] = False,
+) -> Exit | None:
+    """Write a first pipeline with its test cases, from a template."""
+    from penstock.service.gallery import TEMPLATES, write_template
+
+    if show:
+        _show_templates(terminal, {t.name: t.summary for t in TEMPLATES.values()})
+        return None
+    written = write_template(template, folder)
+    if terminal.as_json:
+        terminal.data({"template": template, "files": [str(path) for path in written]})
+        return None
+    for path in written:
+        terminal.line(f"wrote {path}")
+    terminal.line()
+    terminal.line(f"next: penstock validate {folder} && penstock test {folder}")
+    return None
+
+
+def _show_templates(terminal: Terminal, templates: dict[str, str]) -> None:
+    if terminal.as_json:
+        terminal.data([{"name": name, "summary": summary} for name, summary in templates.items()])
+    else:
+        terminal.table(("TEMPLATE", "WHAT IT DOES"), templates.items())
+
+
+def validate(
+    terminal: Terminal,
+    paths: Paths,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
+) -> Exit | None:
+    """Check pipeline files: their keys and values, that their plug-ins exist, and the plug-ins' own configuration."""
+    from penstock.service.validation import validate as validated
+
+    report = validated(paths)
+    if terminal.as_json:
+        terminal.data(report.as_dict())
+    else:
+        _show_report(terminal, report)
+    return None if report.ok(strict=strict) else Exit.USAGE
+
+
+def _show_report(terminal: Terminal, report: Report) -> None:
+    for warning in report.warnings:
+        _show_problem(terminal, "warning", warning)
+    for problem in report.problems:
+        _show_problem(terminal, "error", problem)
+    for spec in report.pipelines:
+        terminal.line(f"ok  {spec.name}  ({spec.origin})", style="green")
+    counts = (
+        (len(report.pipelines), "valid pipeline"),
+        (len(report.problems), "error"),
+        (len(report.warnings), "warning"),
+    )
+    terminal.line(", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
+
+
+def _show_problem(terminal: Terminal, level: str, problem: Problem) -> None:
+    terminal.note(f"{level}: {problem}", style="red" if level == "error" else "yellow")
+    if problem.received is not None:
+        terminal.note(f"  received: {problem.received!r}")

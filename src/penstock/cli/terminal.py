@@ -1,0 +1,110 @@
+"""What a command writes to: people's text or one JSON document, with control characters of data made visible."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from penstock.core.errors import PenstockError
+from penstock.core.event import json_default
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# C0 without tab and newline, DEL, C1, and marks that turn the direction of text: each can forge what is shown.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# JSON escapes C0 by itself.
+_JSON_CONTROL = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(value: object) -> str:
+    """Text that a terminal shows and never obeys: `\\x1b` instead of the escape character."""
+    return _CONTROL.sub(lambda m: repr(m[0])[1:-1], str(value))
+
+
+def one_line(value: object) -> str:
+    """As `visible`, with line breaks and tabs shown too: for cells and log lines."""
+    return visible(value).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def json_text(value: object, *, indent: bool = True) -> str:
+    option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
+    text = orjson.dumps(value, default=json_default, option=option).decode()
+    return _JSON_CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
+class Terminal:
+    """The two streams of one command.
+
+    With `as_json`, standard output carries JSON and nothing else; what people would read is left out, or goes to
+    standard error.
+    """
+
+    def __init__(self, *, as_json: bool = False, debug: bool = False) -> None:
+        self.as_json = as_json
+        self.debug = debug
+
+    @cached_property
+    def out(self) -> Console:
+        from rich.console import Console
+
+        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    @cached_property
+    def err(self) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a moving picture makes sense: a person watches standard output."""
+        return not self.as_json and self.out.is_terminal
+
+    def data(self, value: object) -> None:
+        """The command's one JSON document."""
+        sys.stdout.write(json_text(value) + "\n")
+        sys.stdout.flush()
+
+    def data_line(self, value: object) -> None:
+        """One JSON document per line, for commands that stream."""
+        sys.stdout.write(json_text(value, indent=False) + "\n")
+        sys.stdout.flush()
+
+    def line(self, text: object = "", style: str | None = None) -> None:
+        self.out.print(visible(text), style=style)
+
+    def note(self, text: object, style: str | None = "dim") -> None:
+        """A remark beside the output, on standard error."""
+        self.err.print(visible(text), style=style)
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text("" if cell is None else one_line(cell)) for cell in row))
+        # A pipe has no width of its own: 80 columns would fold what scripts look for.
+        self.out.print(table, width=None if self.out.is_terminal else 200, soft_wrap=False)
+
+    def error(self, error: PenstockError) -> None:
+        """An error as people read it, or as the JSON document."""
+        if self.as_json:
+            self.data({"error": error.as_dict()})
+            return
+        self.err.print(f"error[{error.code}]: {visible(error.message)}", style="red")
+        for label, value in (("received", error.received), ("allowed", error.allowed), ("hint", error.hint)):
+            if value is not None:
+                self.err.print(f"  {label}: {visible(_listed(value))}")
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple, set, frozenset)) else str(value)

@@ -1,0 +1,13 @@
+"""Which filters, transforms and actions this installation knows."""
+
+from __future__ import annotations
+
+from penstock.act.registry import actions
+from penstock.core.registry import PluginInfo
+from penstock.filter.registry import filters
+from penstock.transform.registry import transforms
+
+
+def list_plugins() -> list[PluginInfo]:
+    """By kind in the order of the flow, then by name; each is loaded to see whether it works here."""
+    return [*filters.names(), *transforms.names(), *actions.names()]
