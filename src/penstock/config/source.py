@@ -69,7 +69,7 @@ def parse_start(start: Any) -> Any:
 Start = Annotated[
     Literal["earliest", "latest"] | int,
     BeforeValidator(parse_start),
-    WithJsonSchema({"type": ["string", "integer"]}),
+    WithJsonSchema({"type": ["string", "integer"], "description": f"a position: {_START_WANTED}"}),
 ]
 
 

@@ -75,10 +75,11 @@ def _words(details: ErrorDetails, model: type[BaseModel], path: Path) -> tuple[s
         return "required", None, None
     if kind == "literal_error":
         allowed = _literals(context["expected"])
-        return f"{received!r} is not allowed", allowed, did_you_mean(received, allowed) or _listed(allowed)
+        return f"{received!r} is none of {', '.join(allowed)}", allowed, did_you_mean(received, allowed)
     if kind == "value_error":
         return str(context["error"]), None, None
-    return _plain_words(kind, context, received, details["msg"]), None, None
+    hint = "write it in quotes" if kind == "string_type" and isinstance(received, (int, float)) else None
+    return _plain_words(kind, context, received, details["msg"]), None, hint
 
 
 def _plain_words(kind: str, context: dict[str, Any], received: object, message: str) -> str:
@@ -123,7 +124,7 @@ def key_paths(model: type[BaseModel], above: Path = ()) -> Iterator[Path]:
     """The path of every key of a model and the models in it."""
     for name, info in model.model_fields.items():
         yield (*above, name)
-        inner = _model_in(info.annotation)
+        inner = model_in(info.annotation)
         if inner is not None:
             yield from key_paths(inner, (*above, name))
 
@@ -132,11 +133,12 @@ def model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
     """The model of the map at a path."""
     for part in path:
         info = model.model_fields.get(part) if isinstance(part, str) else None
-        model = (_model_in(info.annotation) if info else None) or model
+        model = (model_in(info.annotation) if info else None) or model
     return model
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that an annotation names, if it names one."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
+    return next((found for arg in get_args(annotation) if (found := model_in(arg))), None)
