@@ -84,13 +84,13 @@ class Record(_Record):
 class Event(msgspec.Struct, eq=False, gc=False):
     """One Kafka record on its way through a pipeline; user code receives it as the envelope.
 
-    The envelope has `event_type`, `event` and `meta`, as DataHub's has. `event` is a `Body`: the decoded value with key,
-    headers and timestamp beside it. Everything but `value` is taken from the record when it is asked for, so an action
-    that looks at the value only pays for nothing else.
+    The envelope has `event_type`, `event` and `meta`, as DataHub's has. `event` is a `Body`: the decoded value with
+    key, headers and timestamp beside it. Everything but `value` is taken from the record when it is asked for, so an
+    action that looks at the value only pays for nothing else.
     """
 
-    # A Struct is made in a third of the time of a class with slots, and the collector does not visit it (gc=False): that
-    # is a fifth of the time of decoding a small JSON batch. So nothing that an event holds may point back at it.
+    # A Struct is made in a third of the time of a class with slots, and the collector does not visit it (gc=False):
+    # a fifth of the time of decoding a small JSON batch. So nothing that an event holds may point back at it.
 
     record: RecordLike
     value: Any = None

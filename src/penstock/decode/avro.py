@@ -112,14 +112,14 @@ def parse(schema: RegistrySchema) -> Any:
         for _, text in schema.references:
             fastavro.parse_schema(orjson.loads(text), named_schemas=named)
         return _parse_top(orjson.loads(schema.text), named)
-    except Exception as error:  # noqa: BLE001 - schema texts come from elsewhere; any trouble with one is the trouble of its records
+    except Exception as error:  # whatever is wrong with a schema's text is the trouble of its records
         raise DecodeError(
             f"schema id {schema.id} is not a usable Avro schema: {error}"[:500], received=schema.id
         ) from error
 
 
 def _parse_top(schema: Any, named: dict[str, Any]) -> Any:
-    # Only a record carries a table of the names it uses: in a union, array or map at the top, names are replaced by what they stand for.
+    # Only a record carries a table of the names it uses: in a union, array or map at the top they are written out.
     if isinstance(schema, list):
         return [_parse_top(branch, named) for branch in schema]
     if isinstance(schema, dict) and schema.get("type") in ("array", "map"):

@@ -23,8 +23,8 @@ class JsonDecoder(Decoder):
     def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception]:
         loads = orjson.loads
         try:
-            # The whole batch in one expression: a frame, a tombstone or bad bytes raise, and then each record is looked at.
-            return [Event(r, loads(r.value()), r.topic()) for r in records]  # type: ignore[arg-type]  # None raises, on purpose
+            # The whole batch in one go: a frame, a tombstone or bad bytes raise, and then each record is looked at.
+            return [Event(r, loads(r.value()), r.topic()) for r in records]  # type: ignore[arg-type]  # None raises
         except orjson.JSONDecodeError:
             return [_decode_one(r) for r in records]
 

@@ -14,23 +14,20 @@ from confluent_kafka import (
     KafkaException,
     TopicCollection,
     TopicPartition,
+    admin,
 )
-from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, OffsetSpec
 
 from penstock.core.errors import ConfigError
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.errors import BrokerUnavailable, ErrorLog, UnknownTopic, kafka_error, translate
+from penstock.kafka.errors import ABSENT, UNSUPPORTED, BrokerUnavailable, ErrorLog, UnknownTopic, kafka_error, translate
+
+_kafka: Any = admin  # its names are re-exported without being declared
 
 Place = tuple[str, int]
 """A topic and a partition of it."""
 
-_ABSENT = {
-    KafkaError._NOENT,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._UNKNOWN_TOPIC,
-}
-_NO_SUPPORT = {KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION}
+_EMBEDDED = "mockCluster"
+"""Beginning of the cluster id of librdkafka's mock cluster, which has no topic ids and no rights."""
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -56,13 +53,13 @@ class GroupView:
 
 
 class ClusterView:
-    """Questions to one cluster; safe to share between threads. Every answer may raise `Unavailable` or `ConfigError`."""
+    """Questions to one cluster; safe to share between threads. Any may raise `Unavailable` or `ConfigError`."""
 
     def __init__(self, config: KafkaClientConfig, timeout: float = 10.0) -> None:
         self._config = config
         self._timeout = timeout
         self._errors = ErrorLog()
-        self._admin: Any = AdminClient(config.admin({"error_cb": self._errors}))
+        self._admin: Any = _kafka.AdminClient(config.admin({"error_cb": self._errors}))
 
     def topics(self, timeout: float | None = None) -> dict[str, int]:
         """All topics that we may see, with their number of partitions."""
@@ -72,11 +69,11 @@ class ClusterView:
         return self._metadata(timeout).cluster_id or ""
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Kafka's ids of the topics; `cluster id/name` where the broker has none. Topics that do not exist are left out."""
+        """Kafka's ids of the topics; `cluster id/name` where the broker has none. Topics that do not exist are absent."""
         metadata = self._metadata(None)
         wanted = [name for name in names if name in metadata.topics]
-        # Only a cluster that surely has no ids gets the substitute: a slow broker must not make a topic look like another one.
-        if not wanted or (metadata.cluster_id or "").startswith("mockCluster"):
+        # Only a cluster that surely has no ids gets the substitute: a slow broker must not make a topic look new.
+        if not wanted or (metadata.cluster_id or "").startswith(_EMBEDDED):
             return {name: f"{metadata.cluster_id}/{name}" for name in wanted}
         ids: dict[str, str] = {}
         for name, future in self._ask(
@@ -85,9 +82,9 @@ class ClusterView:
             try:
                 given = str(future.result(self._timeout + 1).topic_id)
             except KafkaException as error:
-                if kafka_error(error).code() in _ABSENT:
+                if kafka_error(error).code() in ABSENT:
                     continue
-                if kafka_error(error).code() not in _NO_SUPPORT:
+                if kafka_error(error).code() not in UNSUPPORTED:
                     raise self._translated(error, f"asking for the id of topic {name}") from error
                 given = _ZERO_ID
             ids[name] = f"{metadata.cluster_id}/{name}" if given == _ZERO_ID else given
@@ -99,15 +96,15 @@ class ClusterView:
         `committed_only`: the end is that of the finished transactions, which is as far as a reader gets.
         """
         level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        lows = self._list_offsets(dict.fromkeys(places, OffsetSpec.earliest()), level)
-        highs = self._list_offsets(dict.fromkeys(places, OffsetSpec.latest()), level)
+        lows = self._list_offsets(dict.fromkeys(places, _kafka.OffsetSpec.earliest()), level)
+        highs = self._list_offsets(dict.fromkeys(places, _kafka.OffsetSpec.latest()), level)
         low, high = self._collect(lows), self._collect(highs)
         return {place: (low[place], high[place]) for place in places if place in low and place in high}
 
     def offsets_for_times(self, times: Mapping[Place, int]) -> dict[Place, int | None]:
         """First offset at or after a time (epoch milliseconds) per partition; None where no record is that young."""
         asked = self._list_offsets(
-            {p: OffsetSpec.for_timestamp(ms) for p, ms in times.items()}, IsolationLevel.READ_UNCOMMITTED
+            {p: _kafka.OffsetSpec.for_timestamp(ms) for p, ms in times.items()}, IsolationLevel.READ_UNCOMMITTED
         )
         return {place: (offset if offset >= 0 else None) for place, offset in self._collect(asked).items()}
 
@@ -121,7 +118,7 @@ class ClusterView:
         ]
         found: dict[Place, tuple[int | None, str | None]] = {}
         for tp in self._result(answer, f"asking for the offsets of group {group}").topic_partitions:
-            if tp.error is not None and tp.error.code() not in _ABSENT:
+            if tp.error is not None and tp.error.code() not in ABSENT:
                 raise self._translated(tp.error, f"asking for the offset of {tp.topic}/{tp.partition} in group {group}")
             found[tp.topic, tp.partition] = (tp.offset, tp.metadata or None) if tp.offset >= 0 else (None, None)
         return found
@@ -129,9 +126,14 @@ class ClusterView:
     def create_topic(
         self, name: str, partitions: int = 1, replication: int = -1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic; raises `ConfigError` where it exists. On the embedded cluster a topic appears by itself when it is used."""
-        new = NewTopic(name, num_partitions=partitions, replication_factor=replication, config=dict(config or {}))
-        self._metadata(None)
+        """Make a topic; raises `ConfigError` where it exists. On the embedded cluster it gets four partitions in any case."""
+        metadata = self._metadata(None)
+        if (metadata.cluster_id or "").startswith(_EMBEDDED):
+            if name in metadata.topics:
+                raise ConfigError(f"making topic {name}: it exists", received=name)
+            self._admin.list_topics(name, timeout=self._timeout)
+            return
+        new = _kafka.NewTopic(name, partitions, replication, config=dict(config or {}))
         made = self._ask(lambda: self._admin.create_topics([new], request_timeout=self._timeout))
         self._result(made[name], f"making topic {name}")
 
@@ -146,7 +148,7 @@ class ClusterView:
         try:
             seen = asked.result(self._timeout + 1)
         except KafkaException as error:
-            if kafka_error(error).code() in _NO_SUPPORT:
+            if kafka_error(error).code() in UNSUPPORTED:
                 return GroupView("unknown", "", ())
             raise self._translated(error, f"describing group {name}") from error
         members = tuple(
@@ -159,6 +161,36 @@ class ClusterView:
             for m in seen.members
         )
         return GroupView(seen.state.name.lower(), seen.partition_assignor or "", members)
+
+    def brokers(self) -> list[tuple[str, int]]:
+        """Addresses that the cluster gives to its clients."""
+        return [(broker.host, broker.port) for broker in self._metadata(None).brokers.values()]
+
+    def may_read_topic(self, name: str) -> bool:
+        """Whether the broker lets us read the topic; True where it cannot say."""
+        if self.cluster_id().startswith(_EMBEDDED):
+            return True
+        wanted = TopicCollection([name])
+        answer = self._ask(lambda: self._admin.describe_topics(wanted, **self._with_rights))[name]
+        return self._readable(answer, f"asking for the rights on topic {name}")
+
+    def may_join_group(self, name: str) -> bool:
+        """Whether the broker lets us join the group; True where it cannot say. The group is not joined."""
+        answer = self._ask(lambda: self._admin.describe_consumer_groups([name], **self._with_rights))[name]
+        return self._readable(answer, f"asking for the rights on group {name}")
+
+    @property
+    def _with_rights(self) -> dict[str, Any]:
+        return {"include_authorized_operations": True, "request_timeout": self._timeout}
+
+    def _readable(self, answer: Future[Any], doing: str) -> bool:
+        try:
+            rights = answer.result(self._timeout + 1).authorized_operations
+        except KafkaException as error:
+            if kafka_error(error).code() in UNSUPPORTED:
+                return True
+            raise self._translated(error, doing) from error
+        return not rights or _kafka.AclOperation.READ in rights
 
     def group_members(self, name: str) -> tuple[GroupMember, ...]:
         """Members of a consumer group; none where the broker cannot say."""
@@ -178,13 +210,13 @@ class ClusterView:
             )
         return {name: known[name] for name in names}
 
-    def _metadata(self, timeout: float | None) -> ClusterMetadata:
+    def _metadata(self, timeout: float | None) -> Any:
         try:
             return self._admin.list_topics(timeout=self._timeout if timeout is None else timeout)
         except KafkaException as error:
             raise self._translated(error, f"asking {self._config.bootstrap} for its topics") from error
 
-    def _list_offsets(self, specs: Mapping[Place, OffsetSpec], level: IsolationLevel) -> dict[Any, Future[Any]]:
+    def _list_offsets(self, specs: Mapping[Place, Any], level: IsolationLevel) -> dict[Any, Future[Any]]:
         if not specs:
             return {}
         request = {TopicPartition(t, p): spec for (t, p), spec in specs.items()}
@@ -198,7 +230,7 @@ class ClusterView:
             try:
                 found[tp.topic, tp.partition] = future.result(self._timeout + 1).offset
             except KafkaException as error:
-                if kafka_error(error).code() not in _ABSENT:
+                if kafka_error(error).code() not in ABSENT:
                     raise self._translated(error, f"asking for offsets of {tp.topic}/{tp.partition}") from error
         return found
 

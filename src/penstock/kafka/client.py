@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -26,7 +26,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class KafkaClientConfig:
-    """How clients reach one cluster; can be pickled. Equal configurations are equal values, so that they share a bell."""
+    """How clients reach one cluster; can be pickled. Configurations that say the same are equal, and share a bell."""
 
     properties: tuple[tuple[str, str], ...]
     """librdkafka's properties, sorted by name."""
@@ -35,7 +35,7 @@ class KafkaClientConfig:
 
     @classmethod
     def of(cls, connection: ConnectionSpec, environ: Mapping[str, str] | None = None) -> KafkaClientConfig:
-        """Build it from a connection; a given `environ` adds DataHub's `KAFKA_PROPERTIES_*`, which the connection overrides."""
+        """Build it from a connection; `environ` adds DataHub's `KAFKA_PROPERTIES_*`, which the connection overrides."""
         given = {k: _text(v) for k, v in connection.consumer_config.items() if v is not None}
         if environ is not None:
             given = env_properties(environ) | given
@@ -76,6 +76,8 @@ class KafkaClientConfig:
         settings.update((name, value) for name, value in self.properties if name not in foreign)
         settings.update(overrides)
         settings.setdefault("logger", _log)
+        # A client logs every failed connection, many times a second; `error_cb` tells the same to who cares.
+        settings.setdefault("log_level", 2)
         callback = settings.get("oauth_cb")
         if isinstance(callback, str):
             settings["oauth_cb"] = load_callback(callback)
@@ -106,8 +108,7 @@ def load_callback(path: str) -> Callable[[str], Any]:
     )
     if len(arguments) != 1:
         raise PluginError("oauth_cb must be a function of exactly one positional argument", received=path)
-    callback: Callable[[str], Any] = found
-    return callback
+    return cast("Callable[[str], Any]", found)
 
 
 def _text(value: Any) -> str:

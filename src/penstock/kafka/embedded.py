@@ -15,9 +15,10 @@ _log = logging.getLogger("penstock.kafka.embedded")
 
 
 class EmbeddedCluster:
-    """A Kafka cluster without a server: groups, commits and transactions work, other processes may connect to `bootstrap`.
+    """A Kafka cluster without a server: groups, commits and transactions work, other processes may connect.
 
-    Limits: about 100,000 records or 5 MiB per partition are kept, topics are made by their first use, there are no topic ids and no security.
+    Limits: 100,000 records or 5 MiB are kept per partition, a topic is made by its first use and has four partitions,
+    there are no topic ids and there is no security.
     """
 
     def __init__(self, brokers: int = 3) -> None:

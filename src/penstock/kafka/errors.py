@@ -1,5 +1,6 @@
 """What the Kafka client reports, as Penstock's errors: an outage is transient, a refusal or a wrong property is not."""
 
+# ruff: noqa: SLF001 - the client's own codes, as opposed to the broker's, begin with an underscore
 from __future__ import annotations
 
 from collections import deque
@@ -41,7 +42,7 @@ _DENIED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-_NO_TOPIC = {
+ABSENT = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
@@ -61,6 +62,9 @@ _WRONG = {
 def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
     """The client's error object, whichever of its two shapes was at hand."""
     return error.args[0] if isinstance(error, KafkaException) else error
+
+
+UNSUPPORTED = {KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION}
 
 
 class ErrorLog:
@@ -92,7 +96,7 @@ def translate(
 ) -> PenstockError:
     """A `PenstockError` for what the client reported while `doing` something."""
     given = kafka_error(error)
-    # A call that times out behind a refused log-in says only that it timed out; the reason is in the client's error callback.
+    # A call that times out behind a refused log-in says only that; the reason went to the client's error callback.
     if given.retriable() or given.code() in (
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,
@@ -107,7 +111,7 @@ def translate(
         )
     if code in _DENIED:
         return NotAuthorized(text, received=received, hint="ask for the right on the broker (ACL)")
-    if code in _NO_TOPIC:
+    if code in ABSENT:
         return UnknownTopic(text, received=received, hint="`penstock topics list` shows the topics of the cluster")
     if code in _WRONG:
         return ConfigError(text, received=received)

@@ -44,7 +44,9 @@ _REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError
 class RecordProducer:
     """An idempotent producer: no record twice, none out of order within a partition, acknowledged by all replicas."""
 
-    def __init__(self, config: KafkaClientConfig, overrides: Mapping[str, Any] | None = None, timeout: float = 30) -> None:
+    def __init__(
+        self, config: KafkaClientConfig, overrides: Mapping[str, Any] | None = None, timeout: float = 30
+    ) -> None:
         self._timeout = timeout
         self._errors = ErrorLog()
         settings = {
@@ -71,10 +73,10 @@ class RecordProducer:
         def arrived(error: KafkaError | None, message: Message) -> None:
             results[index] = self._failure(error, record) if error else (message.partition(), message.offset())  # type: ignore[assignment]  # set once delivered
 
-        topic, value, key, headers, partition, timestamp = record
+        given = record._asdict() | {"headers": record.headers or []}
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, arrived, timestamp, headers)
+                self._producer.produce(on_delivery=arrived, **given)
             except BufferError:
                 self._producer.poll(0.1)
             except KafkaException as error:
@@ -86,7 +88,9 @@ class RecordProducer:
 
     def _failure(self, error: KafkaError, record: NewRecord) -> PenstockError:
         if error.code() in _REFUSED:
-            return RecordRefused(f"producing to {record.topic}: {error.str()}", received=f"{len(record.value or b'')} bytes")
+            return RecordRefused(
+                f"producing to {record.topic}: {error.str()}", received=f"{len(record.value or b'')} bytes"
+            )
         return translate(error, f"producing to {record.topic}", log=self._errors)
 
     def close(self) -> None:
@@ -95,7 +99,9 @@ class RecordProducer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -62,43 +62,47 @@ PRODUCER_ONLY = {
 }
 """The same the other way round."""
 
-_HARMLESS = CONSUMER_ONLY | PRODUCER_ONLY | {
-    "api.version.request",
-    "broker.address.family",
-    "broker.address.ttl",
-    "client.dns.lookup",
-    "client.id",
-    "client.rack",
-    "connections.max.idle.ms",
-    "enable.ssl.certificate.verification",
-    "max.in.flight",
-    "message.max.bytes",
-    "metadata.max.age.ms",
-    "receive.message.max.bytes",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "retry.backoff.max.ms",
-    "retry.backoff.ms",
-    "sasl.jaas.config",
-    "sasl.mechanism",
-    "sasl.mechanisms",
-    "sasl.password",
-    "sasl.username",
-    "security.protocol",
-    "socket.connection.setup.timeout.ms",
-    "socket.keepalive.enable",
-    "socket.timeout.ms",
-    "ssl.ca.pem",
-    "ssl.certificate.pem",
-    "ssl.cipher.suites",
-    "ssl.endpoint.identification.algorithm",
-    "ssl.key.password",
-    "ssl.key.pem",
-    "ssl.keystore.certificate.chain",
-    "ssl.keystore.key",
-    "ssl.truststore.certificates",
-    "topic.metadata.refresh.interval.ms",
-}
+_HARMLESS = (
+    CONSUMER_ONLY
+    | PRODUCER_ONLY
+    | {
+        "api.version.request",
+        "broker.address.family",
+        "broker.address.ttl",
+        "client.dns.lookup",
+        "client.id",
+        "client.rack",
+        "connections.max.idle.ms",
+        "enable.ssl.certificate.verification",
+        "max.in.flight",
+        "message.max.bytes",
+        "metadata.max.age.ms",
+        "receive.message.max.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "sasl.jaas.config",
+        "sasl.mechanism",
+        "sasl.mechanisms",
+        "sasl.password",
+        "sasl.username",
+        "security.protocol",
+        "socket.connection.setup.timeout.ms",
+        "socket.keepalive.enable",
+        "socket.timeout.ms",
+        "ssl.ca.pem",
+        "ssl.certificate.pem",
+        "ssl.cipher.suites",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.truststore.certificates",
+        "topic.metadata.refresh.interval.ms",
+    }
+)
 
 _ENV_PREFIX = "KAFKA_PROPERTIES_"
 _ENV_SWITCH = "DATAHUB_ACTIONS_KAFKA_ENV_PROPERTIES_ENABLED"
@@ -131,7 +135,7 @@ def env_properties(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_dangerous(properties: Mapping[str, Any]) -> None:
-    """Take from an API caller only what can neither load code, read files of this machine nor make it call an address."""
+    """Take from an API caller only what cannot load code, read this machine's files or make it call an address."""
     bad = sorted(name for name in properties if name not in _HARMLESS)
     if bad:
         raise ConfigError(

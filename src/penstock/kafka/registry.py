@@ -21,7 +21,7 @@ class RegistryUnavailable(Unavailable):
 
 
 class UnknownSchema(PenstockError):
-    """The registry answers, and does not know the id. Whether to ask again is the caller's choice: it may be registered a moment later."""
+    """The registry answers, and does not know the id; it may a moment later, so asking again is the caller's choice."""
 
     code = "unknown_schema"
 
@@ -100,7 +100,7 @@ class Registry:
 
     def _resolve(self, schema: Schema, found: dict[str, str]) -> None:
         for reference in schema.references or []:
-            if reference.name in found:
+            if reference.name is None or reference.name in found:
                 continue
             doing = f"asking for {reference.subject} version {reference.version}"
             registered = self._call(self._client.get_version, reference.subject, reference.version, doing=doing)
@@ -113,7 +113,7 @@ class Registry:
             return method(*args)
         except SchemaRegistryError as error:
             raise self._translated(error, where) from error
-        except Exception as error:  # noqa: BLE001 - whatever the HTTP stack raises, the registry did not answer as one
+        except Exception as error:  # whatever the HTTP stack raises, the registry did not answer as one
             raise RegistryUnavailable(
                 f"{where}: {type(error).__name__}: {error}", hint="is the registry up and its URL right?"
             ) from error

@@ -65,7 +65,7 @@ def _kind(path: str, kind: str | None) -> str:
     if kind is not None:
         if kind.upper() not in _TYPES:
             raise ConfigError("unknown type of store", received=kind, allowed=_TYPES)
-        # Java reads a PKCS12 file that is declared as JKS, and the other way round: the content decides between the two.
+        # Java reads a PKCS12 file that is declared as JKS, and the other way round: the content decides.
         if kind.upper() == "PEM":
             return "PEM"
     head = _read(path)[:64]

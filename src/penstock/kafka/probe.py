@@ -1,0 +1,203 @@
+"""`penstock dry-run`: touches every connection of a pipeline, one step at a time, and says how each went."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from penstock.config.spec import PipelineSpec
+from penstock.core.errors import PenstockError
+from penstock.kafka.admin import ClusterView
+from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.errors import AuthenticationFailed, NotAuthorized
+from penstock.kafka.reach import Address, addresses, connect, handshake, resolve
+from penstock.kafka.registry import Registry
+
+Step = Literal["config", "dns", "tcp", "tls", "sasl", "metadata", "advertised", "topic", "group", "registry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """How one step went."""
+
+    step: Step
+    target: str
+    ok: bool | None
+    """None: skipped, because a step it depends on failed."""
+    detail: str
+    hint: str | None = None
+    millis: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+_Work = Callable[[], str]
+
+
+def probe(spec: PipelineSpec, timeout: float = 5.0) -> Iterator[Finding]:
+    """Every step in the order of its dependence; nothing is changed on the cluster, and no group is joined."""
+    source = spec.source.config
+    try:
+        config = KafkaClientConfig.of(source.connection)
+    except PenstockError as error:
+        yield Finding("config", "client properties", False, error.message, error.hint)
+        yield from _skipped(spec, "the client configuration is wrong")
+    else:
+        yield Finding("config", "client properties", True, "; ".join(config.warnings) or "accepted by the client")
+        reached = yield from _network(config, timeout)
+        if reached:
+            yield from _cluster(spec, config, timeout)
+        else:
+            yield from _skipped(spec, "no broker address can be reached")
+    if source.connection.schema_registry_url:
+        yield _registry(source.connection.schema_registry_url, source.connection.schema_registry_config, timeout)
+
+
+def _network(config: KafkaClientConfig, timeout: float) -> Generator[Finding, None, bool]:
+    properties = dict(config.properties)
+    secured = properties.get("security.protocol", "plaintext").lower().endswith("ssl")
+    reached = False
+    for address in addresses(config.bootstrap):
+        good = True
+        for finding in _address(address, properties if secured else None, timeout):
+            good = good and finding.ok is True
+            yield finding
+        reached = reached or good
+    return reached
+
+
+def _address(address: Address, properties: dict[str, str] | None, timeout: float) -> Iterator[Finding]:
+    steps: list[tuple[Step, _Work]] = [
+        ("dns", lambda: ", ".join(resolve(address))),
+        ("tcp", lambda: _connected(address, timeout)),
+    ]
+    if properties is not None:
+        steps.append(("tls", lambda: handshake(address, properties, timeout)))
+    failed: Step | None = None
+    for step, work in steps:
+        if failed:
+            yield Finding(step, str(address), None, f"skipped: {failed} failed")
+            continue
+        finding = _tried(step, str(address), work)
+        failed = None if finding.ok else step
+        yield finding
+
+
+def _connected(address: Address, timeout: float) -> str:
+    connect(address, timeout)
+    return "the port answers"
+
+
+def _cluster(spec: PipelineSpec, config: KafkaClientConfig, timeout: float) -> Iterator[Finding]:
+    sasl = dict(config.properties).get("security.protocol", "").lower().startswith("sasl")
+    begin = time.monotonic()
+    view = ClusterView(config, timeout)
+    try:
+        topics, brokers = view.topics(), view.brokers()
+    except PenstockError as error:
+        millis = _since(begin)
+        refused = isinstance(error, AuthenticationFailed)
+        if sasl:
+            yield Finding("sasl", config.bootstrap, False if refused else None, error.message, error.hint, millis)
+        why = "skipped: the log-in failed" if sasl and refused else error.message
+        yield Finding("metadata", config.bootstrap, None if sasl and refused else False, why, error.hint, millis)
+        yield from _skipped(spec, "the cluster did not answer", past=("metadata",))
+        return
+    millis = _since(begin)
+    if sasl:
+        mechanism = dict(config.properties).get("sasl.mechanisms", "GSSAPI")
+        yield Finding("sasl", config.bootstrap, True, f"logged in by {mechanism}", None, millis)
+    yield Finding("metadata", config.bootstrap, True, f"{len(brokers)} brokers, {len(topics)} topics", None, millis)
+    known = set(addresses(config.bootstrap))
+    for host, port in brokers:
+        if (host, port) not in known:
+            yield _advertised(Address(host, port), timeout)
+    yield from _topics(spec, view, topics)
+    yield _group(spec, view)
+
+
+def _advertised(address: Address, timeout: float) -> Finding:
+    hint = "the broker names this address to its clients (advertised.listeners); it must be reachable from here"
+    return _tried("advertised", str(address), lambda: _connected(address, timeout), hint)
+
+
+def _topics(spec: PipelineSpec, view: ClusterView, known: dict[str, int]) -> Iterator[Finding]:
+    pattern = spec.source.config.topic_pattern
+    if pattern:
+        matching = [name for name in known if re.search(pattern, name)]
+        detail = (
+            f"{len(matching)} topics match now: {', '.join(sorted(matching)[:10])}" if matching else "none matches yet"
+        )
+        yield Finding("topic", pattern, True, detail)
+        return
+    for name in spec.source.config.subscription:
+        yield _tried("topic", name, lambda name=name: _topic(view, name))  # type: ignore[misc]  # the default binds the name
+
+
+def _topic(view: ClusterView, name: str) -> str:
+    count = view.existing([name])[name]
+    if not view.may_read_topic(name):
+        raise NotAuthorized(f"no right to read topic {name}", hint="the broker's ACL lacks READ for this user")
+    return f"{count} partitions"
+
+
+def _group(spec: PipelineSpec, view: ClusterView) -> Finding:
+    if spec.source.config.stateless:
+        return Finding("group", spec.group, True, "not used: the source is stateless")
+    return _tried("group", spec.group, lambda: _group_rights(view, spec.group))
+
+
+def _group_rights(view: ClusterView, name: str) -> str:
+    if not view.may_join_group(name):
+        raise NotAuthorized(f"no right to join group {name}", hint="the broker's ACL lacks READ for this user")
+    group = view.group(name)
+    if group.members and group.assignor not in ("", "cooperative-sticky"):
+        raise NotAuthorized(
+            f"group {name} is in use with the assignor {group.assignor}",
+            hint="stop the old consumer first; it and Penstock cannot share a group",
+        )
+    return f"may join; state {group.state}, {len(group.members)} members"
+
+
+def _registry(url: str, config: dict[str, Any], timeout: float) -> Finding:
+    def asked() -> str:
+        registry = Registry(url, config, timeout)
+        try:
+            return f"{registry.check()} subjects"
+        finally:
+            registry.close()
+
+    return _tried("registry", _shown(url), asked)
+
+
+def _shown(url: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", url)
+
+
+def _tried(step: Step, target: str, work: _Work, hint: str | None = None) -> Finding:
+    begin = time.monotonic()
+    try:
+        return Finding(step, target, True, work(), None, _since(begin))
+    except PenstockError as error:
+        return Finding(step, target, False, error.message, error.hint or hint, _since(begin))
+    except ssl.SSLCertVerificationError as error:
+        advice = hint or "is the broker's authority in ssl.ca.location, and the name in its certificate?"
+        return Finding(step, target, False, f"certificate refused: {error.verify_message}", advice, _since(begin))
+    except OSError as error:
+        return Finding(step, target, False, str(error.strerror or error), hint, _since(begin))
+
+
+def _since(begin: float) -> int:
+    return round((time.monotonic() - begin) * 1000)
+
+
+def _skipped(spec: PipelineSpec, why: str, past: tuple[Step, ...] = ()) -> Iterator[Finding]:
+    steps: list[tuple[Step, str]] = [("metadata", spec.source.config.connection.bootstrap)]
+    steps += [("topic", name) for name in spec.source.config.subscription]
+    steps.append(("group", spec.group))
+    yield from (Finding(step, target, None, f"skipped: {why}") for step, target in steps if step not in past)

@@ -1,0 +1,87 @@
+"""Plain network questions about an address: does the name resolve, the port answer, the TLS handshake work?"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import socket
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def addresses(bootstrap: str) -> list[Address]:
+    """The addresses of a comma list of `host[:port]`; Kafka's port is 9092 where none is given."""
+    found = []
+    for part in bootstrap.split(","):
+        host, colon, port = part.strip().rpartition(":")
+        if not colon or part.strip().endswith("]"):
+            host, port = part.strip(), "9092"
+        found.append(Address(host.strip("[]"), int(port)))
+    return found
+
+
+def resolve(address: Address) -> list[str]:
+    """IP addresses of the name; raises `OSError`."""
+    answers = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+def connect(address: Address, timeout: float) -> None:
+    """Open and close a connection; raises `OSError`."""
+    socket.create_connection(address, timeout).close()
+
+
+def handshake(address: Address, properties: Mapping[str, str], timeout: float) -> str:
+    """Do the TLS handshake as the Kafka client would; returns what was agreed. Raises `OSError`."""
+    with (
+        socket.create_connection(address, timeout) as plain,
+        tls_context(properties).wrap_socket(plain, server_hostname=address.host) as secured,
+    ):
+        days = _days_left(secured.getpeercert())
+        until = "" if days is None else f", certificate valid for {days} more days"
+        return f"{secured.version()}{until}"
+
+
+def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """Python's TLS settings for the client's `ssl.*` properties."""
+    context = ssl.create_default_context(cafile=properties.get("ssl.ca.location"), cadata=properties.get("ssl.ca.pem"))
+    verified = properties.get("enable.ssl.certificate.verification", "true").lower() != "false"
+    named = properties.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
+    context.check_hostname = verified and named
+    context.verify_mode = ssl.CERT_REQUIRED if verified else ssl.CERT_NONE
+    password = properties.get("ssl.key.password")
+    if "ssl.certificate.location" in properties:
+        context.load_cert_chain(properties["ssl.certificate.location"], properties.get("ssl.key.location"), password)
+    elif "ssl.certificate.pem" in properties:
+        with _private_file(properties["ssl.key.pem"] + properties["ssl.certificate.pem"]) as path:
+            context.load_cert_chain(path, password=password)
+    return context
+
+
+@contextlib.contextmanager
+def _private_file(text: str) -> Iterator[str]:
+    # Python's TLS reads client certificates from files only; this one is 0600 and gone at once.
+    with tempfile.NamedTemporaryFile("w", prefix="penstock-", suffix=".pem", delete=False) as file:
+        file.write(text)
+    try:
+        yield file.name
+    finally:
+        os.unlink(file.name)  # noqa: PTH108 - a name, not a path object
+
+
+def _days_left(certificate: Mapping[str, object] | None) -> int | None:
+    if not certificate or "notAfter" not in certificate:
+        return None
+    end = dt.datetime.fromtimestamp(ssl.cert_time_to_seconds(str(certificate["notAfter"])), dt.UTC)
+    return (end - dt.datetime.now(dt.UTC)).days
