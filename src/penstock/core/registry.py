@@ -75,7 +75,7 @@ class Registry(Generic[T]):
 
     def names(self) -> list[PluginInfo]:
         """Every registered plug-in, each imported to see whether it works here."""
-        found = [self._info(name, "built in") for name in self.builtin]
+        found = [self._info(name, "built in") for name in self.builtin if not name.startswith("__")]
         seen = set(self.builtin)
         for entry in self._entries():
             if entry.name not in seen:

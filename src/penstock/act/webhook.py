@@ -1,0 +1,217 @@
+"""The `webhook` action: one HTTP request per event, many at a time over connections that are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar, Literal, Self
+
+import orjson
+from aiohttp import ClientConnectionError, ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
+from aiohttp.resolver import ThreadedResolver
+from pydantic import Field, field_validator
+from yarl import URL
+
+from penstock.act.public_address import AddressRefusedError, PublicResolver, check_literal
+from penstock.config.spec import Model
+from penstock.core.durations import Duration
+from penstock.core.errors import ConfigError, PenstockError, Terminal, Transient, Unavailable
+from penstock.core.event import Event, json_default
+from penstock.core.expression import Cel, Expression
+from penstock.core.plugin import Action, PipelineContext
+from penstock.core.plugin_config import parse_config
+
+_ANSWER = 65_536
+"""Bytes of an answer that are read, so that its connection can be used again; a longer answer costs the connection."""
+_SHOWN = 500
+"""Characters of an answer that a failure shows."""
+_AWAY = frozenset({429, 502, 503, 504})
+"""Answers about the server, not about the event: the pipeline waits."""
+_AGAIN = frozenset({408, 425})
+
+Content = tuple[bytes, str]
+
+
+class WebhookRefusedError(PenstockError, Terminal):
+    """The server will not take this event, however often it is sent."""
+
+    code = "webhook-refused"
+
+
+class WebhookError(PenstockError, Transient):
+    """The server failed on this event; it may take it the next time."""
+
+    code = "webhook-failed"
+
+
+class WebhookAwayError(Unavailable):
+    """The server cannot be reached, or asks for a pause."""
+
+    code = "webhook-away"
+    retry_after: float | None = None
+    """Seconds the server asks to wait."""
+
+
+class WebhookConfig(Model):
+    """Keys of the `webhook` action."""
+
+    url: str
+    """Where to send; http or https."""
+    method: Literal["POST", "PUT", "PATCH", "DELETE"] = "POST"
+    """HTTP method."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Added to each request."""
+    body: Literal["event", "envelope", "value"] | dict[str, Cel] = "event"
+    """`event`: the value as JSON; `envelope`: and type and meta; `value`: text and bytes as they are; or field to CEL."""
+    timeout: Duration = Field(default=10.0, gt=0)
+    """A request that takes longer fails. Keep it below `options.timeout`."""
+    concurrency: int = Field(default=100, ge=1, le=10_000)
+    """Connections at most; how many events are sent side by side is `options.concurrency`."""
+    allow_private: bool = False
+    """True: addresses of the local machine and of private networks may be called."""
+
+    @field_validator("url")
+    @classmethod
+    def _usable(cls, url: str) -> str:
+        parsed = URL(url)
+        if parsed.scheme not in {"http", "https"} or not parsed.host:
+            raise ValueError("a URL like https://example.org/hook is wanted")
+        return url
+
+    @field_validator("headers")
+    @classmethod
+    def _one_line(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name, value in headers.items():
+            if not name.isascii() or any(c in "\r\n\0" for c in name + value):
+                raise ValueError(f"header {name!r} must be one line")
+        return headers
+
+
+class Webhook(Action):
+    """Sends each event; 2xx is done. Redirects are not followed."""
+
+    parallel_safe: ClassVar[bool] = True
+    config_model: ClassVar[type[WebhookConfig]] = WebhookConfig
+    type_name: ClassVar[str] = "webhook"
+
+    def __init__(self, config: WebhookConfig) -> None:
+        self._config = config
+        self._url = URL(config.url)
+        self._host = self._url.host or ""
+        self._content = _content(config.body)
+        self._own_type = any(name.lower() == "content-type" for name in config.headers)
+        self._session: ClientSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:  # noqa: ARG003 - the contract's signature
+        parsed = parse_config(WebhookConfig, config, "webhook")
+        if not parsed.allow_private:
+            try:
+                check_literal(URL(parsed.url).host or "")
+            except AddressRefusedError as error:
+                raise ConfigError(
+                    f"webhook: `url`: {error.message}", received=error.received, hint=error.hint
+                ) from None
+        return cls(parsed)
+
+    async def act(self, event: Event) -> None:
+        body, kind = self._content(event)
+        headers = None if self._own_type else {"content-type": kind}
+        try:
+            async with self._open().request(
+                self._config.method, self._url, data=body, headers=headers, allow_redirects=False
+            ) as answer:
+                text = await _read(answer)
+                if not 200 <= answer.status < 300:
+                    raise _failure(answer, text, self._host)
+        except TimeoutError:
+            raise WebhookError(f"{self._host} gave no answer within {self._config.timeout:g} s") from None
+        except ClientConnectionError as error:
+            raise WebhookAwayError(f"{self._host} cannot be reached: {error or type(error).__name__}") from error
+        except ClientError as error:
+            raise WebhookError(f"{self._host} gave no proper answer: {error}") from error
+
+    async def close(self) -> None:  # type: ignore[override]  # the worker awaits what is awaitable
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _open(self) -> ClientSession:
+        """The session; made here because it belongs to the loop that it is made in."""
+        loop = asyncio.get_running_loop()
+        if self._session is None or self._loop is not loop:
+            config = self._config
+            connector = TCPConnector(
+                limit=config.concurrency,
+                resolver=ThreadedResolver() if config.allow_private else PublicResolver(),
+            )
+            self._session = ClientSession(
+                connector=connector,
+                timeout=ClientTimeout(total=config.timeout),
+                headers=config.headers,
+                auto_decompress=False,  # a small answer could unpack to a huge one
+            )
+            self._loop = loop
+        return self._session
+
+
+def _content(body: str | dict[str, Cel]) -> Callable[[Event], Content]:
+    if body == "event":
+        return lambda event: (event.event.as_json().encode(), "application/json")
+    if body == "envelope":
+        return lambda event: (event.as_json().encode(), "application/json")
+    if body == "value":
+        return _value_content
+    fields = [(name, Expression(source)) for name, source in dict(body).items()]  # type: ignore[arg-type]  # the texts are dealt with above
+    return lambda event: (_json({name: expression(event) for name, expression in fields}), "application/json")
+
+
+def _value_content(event: Event) -> Content:
+    if isinstance(event.value, bytes):
+        return event.value, "application/octet-stream"
+    if isinstance(event.value, str):
+        return event.value.encode(), "text/plain; charset=utf-8"
+    return _json(event.value), "application/json"
+
+
+def _json(value: Any) -> bytes:
+    return orjson.dumps(value, default=json_default, option=orjson.OPT_NON_STR_KEYS)
+
+
+async def _read(answer: ClientResponse) -> bytes:
+    """The answer, as far as it is read."""
+    chunks: list[bytes] = []
+    size = 0
+    while size < _ANSWER and (chunk := await answer.content.read(_ANSWER - size)):
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"".join(chunks)
+
+
+def _failure(answer: ClientResponse, body: bytes, host: str) -> PenstockError:
+    status = answer.status
+    shown = body.decode(errors="replace").strip()[:_SHOWN]
+    message = f"{host} answered {status} {answer.reason or ''}".rstrip() + (f": {shown}" if shown else "")
+    if status in _AWAY:
+        away = WebhookAwayError(message, received=status)
+        away.retry_after = retry_after(answer.headers.get("Retry-After"))
+        return away
+    if status >= 500 or status in _AGAIN:
+        return WebhookError(message, received=status)
+    hint = "redirects are not followed; write the final URL" if 300 <= status < 400 else None
+    return WebhookRefusedError(message, received=status, hint=hint)
+
+
+def retry_after(header: str | None) -> float | None:
+    """Seconds to wait, from a number of seconds or a date; None where there is neither."""
+    if header is None:
+        return None
+    if header.strip().isdecimal():
+        return float(header)
+    try:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return None
