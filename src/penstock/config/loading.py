@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from penstock.config.dialects.datahub import Compiled, LegacyFilter, compile_datahub, is_datahub
+from penstock.config.dialects.datahub import Compiled, LegacyFilter, as_written, compile_datahub, is_datahub
 from penstock.config.documents import Document, as_yaml_1_1, read_documents
 from penstock.config.expansion import expand_document
 from penstock.config.problems import InvalidConfigError, Problem
@@ -37,7 +37,8 @@ class Loaded:
 
     def problem(self, spec: PipelineSpec, path: KeyPath, message: str, **details: Any) -> Problem:
         """A problem found later (an unknown plug-in, for instance) at a key of a loaded spec."""
-        return self.documents[spec.name].problem(path, message, **details)
+        document = self.documents[spec.name]
+        return document.problem(as_written(path, document.data), message, **details)
 
     def refuse(self, spec: PipelineSpec, problem: Problem) -> None:
         """Take a spec back because of a problem that was found later."""

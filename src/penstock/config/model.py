@@ -17,9 +17,7 @@ PROBLEM = "penstock_problem"
 class Model(BaseModel):
     """Frozen; unknown keys are errors; null counts as absent; `repr` hides secrets; docstrings make the reference."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True, validate_default=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod

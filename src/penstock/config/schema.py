@@ -29,7 +29,7 @@ def pipeline_schema() -> dict[str, Any]:
     mode = schema["$defs"]["OptionsSpec"]["properties"]["failure_mode"]
     mode["enum"] = [spelling for mode_ in mode["enum"] for spelling in (mode_, mode_.lower())]
     loosened: dict[str, Any] = _loosen(schema)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Penstock pipeline"} | loosened
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | loosened | {"title": "Penstock pipeline"}
 
 
 def _loosen(node: Any) -> Any:

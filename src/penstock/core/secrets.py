@@ -24,7 +24,7 @@ def _words(text: str) -> frozenset[str]:
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ALWAYS = _words(
     "password passwords passwd passphrase pwd token tokens secret secrets jaas authorization apikey"
-    " credential credentials cookie bearer"
+    " accesskey privatekey secretkey credential credentials cookie bearer"
 )
 # `key` alone is no secret: the kafka action's record key, `keys` of a table, `key.deserializer` and the like.
 _KEY_OWNERS = _words(
@@ -34,7 +34,7 @@ _KEY_ENDINGS = _words("key pem value data")
 # `password_file`, `token.endpoint.url`, `ssl.key.location` say where a secret is or how it is used, not what it is.
 _ABOUT = _words(
     "path paths location file files folder dir url uri endpoint type types id ids name names class handler provider"
-    " enabled timeout ms seconds sec interval expiry ttl algorithm format length size count limit max min refresh scope"
+    " enabled timeout ms seconds sec interval expiry ttl algorithm format length size count limit max min refresh scope second minute"
 )
 
 _URL_PASSWORD = re.compile(r"([a-zA-Z][\w+.-]*://[^\s/?#:@]*):([^\s/?#]+)@")
@@ -114,7 +114,7 @@ def _forms(secret: str) -> Iterator[str]:
 def is_secret_key(name: str) -> bool:
     """Whether a key of this name (`sasl.password`, `x-api-key`, `botToken`) holds a secret."""
     words = [word.lower() for word in _WORD.findall(name)]
-    if not words or words[-1] in _ABOUT:
+    if not words or words[-1] in _ABOUT or words[0] in ("max", "min"):
         return False
     if not _ALWAYS.isdisjoint(words) or any(pair == ("user", "info") for pair in pairwise(words)):
         return True

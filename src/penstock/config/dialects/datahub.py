@@ -70,6 +70,14 @@ def compile_datahub(data: dict[str, Any], environ: Mapping[str, str]) -> Compile
     return compiled
 
 
+def as_written(path: Path, data: Mapping[str, Any]) -> Path:
+    """Where a key of the compiled spec stands in its document: the legacy `filter` is the first transform."""
+    if data.get("filter") is None or path[:1] != ("transform",) or len(path) == 1 or not is_datahub(data):
+        return path
+    index = int(path[1])
+    return ("filter",) if index == 0 else ("transform", index - 1, *path[2:])
+
+
 def _drop_unknown(data: dict[str, Any], section: str, known: set[str]) -> Iterator[tuple[Path, str, str | None]]:
     given = data.get(section)
     if isinstance(given, dict):
