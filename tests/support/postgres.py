@@ -26,8 +26,14 @@ from tests.support.waiting import until
 
 START_S = 60.0
 
-# PostgreSQL refuses to run as root; the process becomes another user and then the server, so that its pid stays the same.
-_AS_USER = "import os, sys; os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1])); os.execv(sys.argv[3], sys.argv[3:])"
+# PostgreSQL refuses to run as root: the process becomes another user and then the server, and its pid stays the same.
+_AS_USER = """
+import os, sys
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[1]))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 class PostgresServer:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -14,14 +15,20 @@ from penstock.core.dead_letter import DeadLetter, Failure, Stage
 from penstock.core.event import Headers
 from penstock.store.database import Database
 from penstock.store.tables import clean, dead_letter_payloads, dead_letter_steps, dead_letters
-from penstock.store.upsert import insert
+from penstock.store.upsert import execute_many, insert_many
 
 DeadLetterStatus = Literal["new", "replaying", "replayed", "parked", "discarded"]
 
 OPEN: Final[tuple[DeadLetterStatus, ...]] = ("new", "replaying", "parked")
 """Statuses of letters that still wait for something to happen."""
 
+_STATEMENT_BYTES: Final = 8_000_000
+"""Payloads sent at once; more at a time is not faster and is held in memory several times over."""
+
 _COORDINATES: Final = ("pipeline", "topic_id", "partition", "offset")
+_LETTER: Final = [c.name for c in dead_letters.columns if c.name not in {"id", "replays", "status"}]
+_PAYLOAD: Final = dead_letter_payloads.columns.keys()
+_STEP: Final = [c.name for c in dead_letter_steps.columns if c.name != "id"]
 _HEADERS: Final = msgspec.json.Decoder(Headers)
 
 
@@ -111,9 +118,8 @@ class DeadLetters:
         self._database = database
         self._upsert_letters = _letters_statement(database)
         self._upsert_payloads = _payloads_statement(database)
-        self._insert_steps = insert(database, dead_letter_steps).on_conflict_do_nothing(
-            index_elements=["letter_id", "at", "kind"]
-        )
+        self._insert_steps = _steps_statement(database)
+        self._run = partial(execute_many, database)
 
     def record(self, letters: Sequence[DeadLetter]) -> None:
         """Make failures durable, in one transaction; a letter that exists is updated and its history goes on.
@@ -126,10 +132,11 @@ class DeadLetters:
         latest = {_coordinates(letter): letter for letter in letters}
         ordered = [latest[at] for at in sorted(latest)]
         with self._database.write() as connection:
-            stored = connection.execute(self._upsert_letters, [_letter_values(letter) for letter in ordered])
+            stored = self._run(connection, self._upsert_letters, [_letter_values(letter) for letter in ordered])
             ids = {(r.pipeline, r.topic_id, r.partition, r.offset): r.id for r in stored}
-            connection.execute(self._upsert_payloads, [_payload_values(ids[_coordinates(x)], x) for x in ordered])
-            connection.execute(self._insert_steps, [_step_values(ids[_coordinates(x)], x) for x in letters])
+            for some in _by_size(ordered):
+                self._run(connection, self._upsert_payloads, [_payload_values(ids[_coordinates(x)], x) for x in some])
+            self._run(connection, self._insert_steps, [_step_values(ids[_coordinates(x)], x) for x in letters])
 
     def get(self, letter_id: int) -> StoredDeadLetter | None:
         """The letter with its payload and history; None where there is none."""
@@ -144,9 +151,7 @@ class DeadLetters:
             row=DeadLetterRow(**{name: found[name] for name in DeadLetterRow.__slots__}),
             letter=_letter(found),
             replays=found["replays"],
-            history=[
-                DeadLetterStep(at=s.at, kind=s.kind, text=s.text, data=msgspec.json.decode(s.data)) for s in history
-            ],
+            history=[DeadLetterStep(at=s.at, kind=s.kind, text=s.text, data=s.data) for s in history],
         )
 
     def count(self, which: DeadLetterFilter | None = None) -> int:
@@ -159,7 +164,7 @@ class DeadLetters:
         c = dead_letters.c
         query = sa.select(c.pipeline, sa.func.count()).where(c.status.in_(OPEN)).group_by(c.pipeline)
         with self._database.read() as connection:
-            return dict(connection.execute(query).tuples().all())
+            return dict(row for row in connection.execute(query))
 
     def list(
         self, which: DeadLetterFilter | None = None, *, limit: int = 100, before: DeadLetterCursor | None = None
@@ -200,8 +205,20 @@ def _coordinates(letter: DeadLetter) -> tuple[str, str, int, int]:
     return clean(letter.pipeline), clean(letter.topic_id), letter.partition, letter.offset
 
 
+def _by_size(letters: Sequence[DeadLetter]) -> Iterator[Sequence[DeadLetter]]:
+    """Runs of letters whose payloads fit into one statement: PostgreSQL takes no parameter above 1 GB."""
+    start = size = 0
+    for at, letter in enumerate(letters):
+        size += len(letter.key or b"") + len(letter.value or b"") + len(letter.failure.value_seen or b"")
+        if size >= _STATEMENT_BYTES:
+            yield letters[start : at + 1]
+            start, size = at + 1, 0
+    if start < len(letters):
+        yield letters[start:]
+
+
 def _letters_statement(database: Database) -> sa.sql.dml.ReturningInsert[Any]:
-    statement = insert(database, dead_letters)
+    statement = insert_many(database, dead_letters, _LETTER)
     given = statement.excluded
     newer = {
         name: given[name]
@@ -230,9 +247,14 @@ def _letters_statement(database: Database) -> sa.sql.dml.ReturningInsert[Any]:
 
 def _payloads_statement(database: Database) -> sa.Insert:
     # I3: the record's own bytes were stored with the first failure and are not touched again.
-    statement = insert(database, dead_letter_payloads)
+    statement = insert_many(database, dead_letter_payloads, _PAYLOAD)
     seen = {"traceback": statement.excluded.traceback, "value_seen": statement.excluded.value_seen}
     return statement.on_conflict_do_update(index_elements=["letter_id"], set_=seen)
+
+
+def _steps_statement(database: Database) -> sa.Insert:
+    key = ["letter_id", "at", "kind"]
+    return insert_many(database, dead_letter_steps, _STEP).on_conflict_do_nothing(index_elements=key)
 
 
 def _letter_values(letter: DeadLetter) -> dict[str, Any]:
@@ -284,7 +306,7 @@ def _step_values(letter_id: int, letter: DeadLetter) -> dict[str, Any]:
         "at": failure.last_failed_at,
         "kind": "failed",
         "text": failure.error,
-        "data": msgspec.json.encode(data).decode(),
+        "data": data,
     }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import msgspec
 import sqlalchemy as sa
 
 from penstock.core.status import State
@@ -170,7 +169,7 @@ class Pipelines:
                 "at": self._database.now(connection),
                 "kind": kind,
                 "text": text,
-                "data": msgspec.json.encode(dict(data or {})).decode(),
+                "data": dict(data or {}),
             }
             connection.execute(sa.insert(pipeline_history), values)
 
@@ -180,4 +179,4 @@ class Pipelines:
         query = sa.select(pipeline_history).where(c.pipeline == pipeline).order_by(c.id.desc()).limit(limit)
         with self._database.read() as connection:
             found = connection.execute(query).mappings().all()
-        return [HistoryRow(**(dict(row) | {"data": msgspec.json.decode(row["data"])})) for row in found]
+        return [HistoryRow(**row) for row in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -24,6 +25,20 @@ class CleanText(sa.types.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's
         return None if value is None else clean(value)
+
+
+class JsonText(sa.types.TypeDecorator[dict[str, Any]]):
+    """A small mapping as JSON; escapes keep what `clean` would change."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: dict[str, Any] | None, dialect: sa.Dialect) -> str:  # noqa: ARG002 - see above
+        return json.dumps(value or {}, default=str)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> dict[str, Any]:  # noqa: ARG002 - see above
+        loaded: dict[str, Any] = json.loads(value or "{}")
+        return loaded
 
 
 # SQLite numbers rows by itself only where the column is declared as INTEGER.
@@ -98,7 +113,7 @@ dead_letter_steps: Final = sa.Table(
     _number("at"),
     _text("kind"),
     _text("text"),
-    _text("data"),
+    sa.Column("data", JsonText(), nullable=False),
     # A settle whose answer was lost is done again: its step must not appear twice.
     sa.UniqueConstraint("letter_id", "at", "kind", name="uq_penstock_dead_letter_steps"),
 )
@@ -147,7 +162,7 @@ pipeline_history: Final = sa.Table(
     _number("at"),
     _text("kind"),
     _text("text"),
-    _text("data"),
+    sa.Column("data", JsonText(), nullable=False),
     sa.Index("ix_penstock_pipeline_history_pipeline", "pipeline", "id"),
 )
 

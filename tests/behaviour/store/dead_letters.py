@@ -1,0 +1,181 @@
+"""How dead letters are recorded, found and described."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import sqlalchemy as sa
+
+from penstock.store import DeadLetterFilter, Store
+from penstock.store.tables import dead_letters
+from tests.behaviour.store.letters import failed_at, letter
+
+
+def _set_status(store: Store, status: str) -> None:
+    with store._database.write() as connection:
+        connection.execute(sa.update(dead_letters).values(status=status))
+
+
+class DeadLettersBehaviour:
+    def test_a_letter_comes_back_bit_for_bit(self, store: Store) -> None:
+        headers = [("a", b"1"), ("b", None), ("a", b"\x00\xff"), ("", b""), ("ü", b"2")]
+        sent = letter(5, key=b"\x00\xff", value=os.urandom(100_000), headers=headers, timestamp=-1, timestamp_type=0)
+        store.dead_letters.record([sent])
+        [row] = store.dead_letters.list()
+        found = store.dead_letters.get(row.id)
+        assert found is not None
+        assert found.letter == sent
+        assert found.row == row
+        assert found.replays == 0
+
+    @pytest.mark.parametrize("value", [None, b""])
+    def test_a_tombstone_is_not_an_empty_value(self, store: Store, value: bytes | None) -> None:
+        store.dead_letters.record([letter(key=value, value=value, value_seen=value, schema_id=None)])
+        found = store.dead_letters.get(store.dead_letters.list()[0].id)
+        assert found is not None
+        assert (found.letter.key, found.letter.value, found.letter.failure.value_seen) == (value, value, value)
+
+    def test_a_row_has_the_promised_shape(self, store: Store) -> None:
+        store.dead_letters.record([letter(9, stage="decode", error="bad")])
+        shown = store.dead_letters.list()[0].as_dict()
+        assert isinstance(shown.pop("id"), int)
+        assert shown == {
+            "pipeline": "orders",
+            "topic": "orders-in",
+            "partition": 0,
+            "offset": 9,
+            "stage": "decode",
+            "error_code": "ValueError",
+            "error": "bad",
+            "attempts": 1,
+            "status": "new",
+            "first_failed_at": "2026-01-01T00:00:00.000Z",
+            "last_failed_at": "2026-01-01T00:00:00.123Z",
+        }
+
+    def test_text_that_a_database_would_refuse_is_kept_readable(self, store: Store) -> None:
+        strange = "nul \0, half a pair \ud800, snowman ☃"
+        store.dead_letters.record([letter(pipeline="a\0b", error=strange, traceback=strange, error_code=strange)])
+        found = store.dead_letters.get(store.dead_letters.list()[0].id)
+        assert found is not None
+        assert found.letter.failure.error == "nul \\x00, half a pair \\ud800, snowman ☃"
+        assert store.dead_letters.count(DeadLetterFilter(pipeline="a\0b")) == 1
+
+    def test_recording_again_updates_the_one_row_and_adds_to_its_history(self, store: Store) -> None:
+        store.dead_letters.record([letter(1, **failed_at(1000))])
+        again = letter(1, stage="timeout", error="slow", error_code="T", attempts=3, traceback="T2", **failed_at(2000))
+        store.dead_letters.record([again])
+        [row] = store.dead_letters.list()
+        assert (row.stage, row.error, row.error_code, row.attempts) == ("timeout", "slow", "T", 3)
+        assert (row.first_failed_at, row.last_failed_at) == (1000, 2000)
+        found = store.dead_letters.get(row.id)
+        assert found is not None
+        assert found.letter.failure.traceback == "T2"
+        assert [(step.at, step.kind, step.text) for step in found.history] == [
+            (1000, "failed", "no such order"),
+            (2000, "failed", "slow"),
+        ]
+        assert found.history[1].data == {"stage": "timeout", "error_code": "T", "attempts": 3, "spec_version": "v1"}
+
+    def test_a_settle_that_is_repeated_leaves_no_second_trace(self, store: Store) -> None:
+        for _ in range(2):
+            store.dead_letters.record([letter(1), letter(2)])
+        rows = store.dead_letters.list()
+        assert len(rows) == 2
+        found = store.dead_letters.get(rows[0].id)
+        assert found is not None
+        assert len(found.history) == 1
+
+    def test_one_event_twice_in_one_call_is_one_letter_with_two_steps(self, store: Store) -> None:
+        store.dead_letters.record([letter(1, error="first", **failed_at(1)), letter(1, error="last", **failed_at(2))])
+        [row] = store.dead_letters.list()
+        assert (row.error, row.last_failed_at) == ("last", 2)
+        found = store.dead_letters.get(row.id)
+        assert found is not None
+        assert [step.text for step in found.history] == ["first", "last"]
+
+    def test_the_same_offset_of_a_topic_made_anew_is_another_letter(self, store: Store) -> None:
+        store.dead_letters.record([letter(1), letter(1, topic_id="id-2"), letter(1, pipeline="other")])
+        assert store.dead_letters.count() == 3
+
+    @pytest.mark.parametrize("status", ["replayed", "discarded"])
+    def test_a_closed_letter_that_fails_again_is_open_again(self, store: Store, status: str) -> None:
+        store.dead_letters.record([letter(1, **failed_at(1000))])
+        _set_status(store, status)
+        store.dead_letters.record([letter(1, **failed_at(1000))])
+        assert store.dead_letters.list()[0].status == status
+        assert store.dead_letters.counts_by_pipeline() == {}
+        store.dead_letters.record([letter(1, **failed_at(2000))])
+        assert store.dead_letters.list()[0].status == "new"
+
+    @pytest.mark.parametrize("status", ["replaying", "parked"])
+    def test_a_letter_in_someones_hands_keeps_its_status(self, store: Store, status: str) -> None:
+        store.dead_letters.record([letter(1, **failed_at(1000))])
+        _set_status(store, status)
+        store.dead_letters.record([letter(1, **failed_at(2000))])
+        assert store.dead_letters.list()[0].status == status
+
+    def test_nothing_is_recorded_when_one_of_many_cannot_be(self, store: Store) -> None:
+        with pytest.raises(TypeError):
+            store.dead_letters.record([letter(1), letter(2, headers=[("a", object())])])
+        assert store.dead_letters.count() == 0
+
+    def test_recording_nothing_is_allowed(self, store: Store) -> None:
+        store.dead_letters.record([])
+        assert store.dead_letters.list() == []
+
+    def test_unknown_letters_are_none(self, store: Store) -> None:
+        assert store.dead_letters.get(1) is None
+
+    def test_lists_are_newest_first_and_go_on_behind_a_row(self, store: Store) -> None:
+        store.dead_letters.record([letter(n, **failed_at(1000 + n // 3)) for n in range(10)])
+        everything = store.dead_letters.list()
+        assert [row.last_failed_at for row in everything] == sorted((1000 + n // 3 for n in range(10)), reverse=True)
+        seen = store.dead_letters.list(limit=4)
+        while page := store.dead_letters.list(limit=4, before=seen[-1].cursor):
+            seen += page
+        assert seen == everything
+
+    @pytest.mark.parametrize(
+        ("which", "offsets"),
+        [
+            (DeadLetterFilter(), {1, 2, 3, 4}),
+            (DeadLetterFilter(pipeline="orders"), {1, 2, 3}),
+            (DeadLetterFilter(topic="returns"), {2}),
+            (DeadLetterFilter(topic="orders-in", partition=0), {1, 4}),
+            (DeadLetterFilter(stage="decode"), {1}),
+            (DeadLetterFilter(status="new"), {1, 2, 3, 4}),
+            (DeadLetterFilter(status="parked"), set()),
+            (DeadLetterFilter(fingerprint="f2"), {4}),
+            (DeadLetterFilter(error="100%"), {2}),
+            (DeadLetterFilter(error="SUCH_"), set()),
+            (DeadLetterFilter(error="SUCH o"), {1, 3, 4}),
+            (DeadLetterFilter(error="KeyError"), {3}),
+            (DeadLetterFilter(since=2000), {2, 3, 4}),
+            (DeadLetterFilter(until=2000), {1}),
+            (DeadLetterFilter(since=2000, until=4000, pipeline="orders"), {2, 3}),
+        ],
+    )
+    def test_filters(self, store: Store, which: DeadLetterFilter, offsets: set[int]) -> None:
+        store.dead_letters.record(
+            [
+                letter(1, stage="decode", **failed_at(1000)),
+                letter(2, topic="returns", error="disk 100% full", **failed_at(2000)),
+                letter(3, partition=1, error_code="KeyError", **failed_at(3000)),
+                letter(4, pipeline="other", fingerprint="f2", **failed_at(4000)),
+            ]
+        )
+        assert {row.offset for row in store.dead_letters.list(which)} == offsets
+        assert store.dead_letters.count(which) == len(offsets)
+
+    def test_open_letters_are_counted_by_pipeline(self, store: Store) -> None:
+        store.dead_letters.record([letter(1), letter(2), letter(1, pipeline="other")])
+        assert store.dead_letters.counts_by_pipeline() == {"orders": 2, "other": 1}
+
+    def test_thousands_of_letters_are_one_call(self, store: Store) -> None:
+        store.dead_letters.record([letter(n, value=b"x" * 2_000, **failed_at(n)) for n in range(10_000)])
+        assert store.dead_letters.count() == 10_000
+        found = store.dead_letters.get(store.dead_letters.list(limit=1)[0].id)
+        assert found is not None
+        assert found.letter == letter(9_999, value=b"x" * 2_000, **failed_at(9_999))
