@@ -8,7 +8,8 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
-from penstock.cli.terminal import Terminal, one_line
+from penstock.cli.terminal import Terminal
+from penstock.core.visible import one_line
 
 _OWN_LINES = ("key", "value", "headers", "history", "traceback", "value_seen")
 
@@ -29,17 +30,11 @@ def list_letters(
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 100,
 ) -> Exit | None:
     """List dead letters, the newest first."""
-    from typing import get_args
-
-    from penstock.core.dead_letter import Stage
-    from penstock.core.errors import ConfigError
-    from penstock.service.dead_letters import DeadLetterFilter, list_dead_letters
+    from penstock.service.dead_letters import list_dead_letters, which_letters
     from penstock.service.opening import opened_store
 
-    if stage is not None and stage not in get_args(Stage):
-        raise ConfigError("no such stage", received=stage, allowed=list(get_args(Stage)))
-    which = DeadLetterFilter(pipeline=pipeline, topic=topic, stage=stage, error=error)  # type: ignore[arg-type]  # checked above
-    with opened_store(create=False) as store:
+    which = which_letters(pipeline=pipeline, topic=topic, stage=stage, error=error)
+    with opened_store() as store:
         rows = list_dead_letters(store, which, limit) if store is not None else []
     if terminal.as_json:
         terminal.data([row.as_dict() for row in rows])
@@ -68,7 +63,7 @@ def show(
     from penstock.service.dead_letters import show_dead_letter
     from penstock.service.opening import opened_store
 
-    with opened_store(create=False) as store:
+    with opened_store() as store:
         if store is None:
             raise ConfigError("no such dead letter", received=letter_id, hint="this store does not exist yet")
         letter = show_dead_letter(store, letter_id)

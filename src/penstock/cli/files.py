@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,10 +71,8 @@ def validate(
 
 
 def _show_report(terminal: Terminal, report: Report) -> None:
-    for warning in report.warnings:
-        _show_problem(terminal, "warning", warning)
-    for problem in report.problems:
-        _show_problem(terminal, "error", problem)
+    show_problems(terminal, report.warnings, "warning")
+    show_problems(terminal, report.problems, "error")
     for spec in report.pipelines:
         terminal.line(f"ok  {spec.name}  ({spec.origin})", style="green")
     counts = (
@@ -84,7 +83,9 @@ def _show_report(terminal: Terminal, report: Report) -> None:
     terminal.line(", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts))
 
 
-def _show_problem(terminal: Terminal, level: str, problem: Problem) -> None:
-    terminal.note(f"{level}: {problem}", style="red" if level == "error" else "yellow")
-    if problem.received is not None:
-        terminal.note(f"  received: {problem.received!r}")
+def show_problems(terminal: Terminal, problems: Sequence[Problem], level: str) -> None:
+    """Problems of files, one line each, on standard error."""
+    for problem in problems:
+        terminal.note(f"{level}: {problem}", style="red" if level == "error" else "yellow")
+        if problem.received is not None:
+            terminal.note(f"  received: {problem.received!r}")

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from penstock.cli import dead_letters, doctor, files, plugins, status
+from penstock.cli import dead_letters, demo, doctor, files, plugins, run, status, topics
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
 from penstock.cli.terminal import Terminal
@@ -22,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for part in (files, status, dead_letters, plugins, doctor):
+for part in (run, demo, files, status, topics, dead_letters, plugins, doctor):
     part.register(app)
 
 

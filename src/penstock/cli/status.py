@@ -30,7 +30,7 @@ def status(
     from penstock.service.opening import opened_store
     from penstock.service.status import pipeline_statuses, with_lag
 
-    with opened_store(create=False) as store:
+    with opened_store() as store:
         statuses = pipeline_statuses(store, pipeline) if store is not None else []
     if pipeline is not None and not statuses:
         raise ConfigError("the store knows no such pipeline", received=pipeline, hint="penstock status lists them")

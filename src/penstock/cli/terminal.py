@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -12,30 +11,16 @@ import orjson
 
 from penstock.core.errors import PenstockError
 from penstock.core.event import json_default
+from penstock.core.visible import one_line, visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-# C0 without tab and newline, DEL, C1, and marks that turn the direction of text: each can forge what is shown.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# JSON escapes C0 by itself.
-_JSON_CONTROL = re.compile("[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def visible(value: object) -> str:
-    """Text that a terminal shows and never obeys: `\\x1b` instead of the escape character."""
-    return _CONTROL.sub(lambda m: repr(m[0])[1:-1], str(value))
-
-
-def one_line(value: object) -> str:
-    """As `visible`, with line breaks and tabs shown too: for cells and log lines."""
-    return visible(value).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def json_text(value: object, *, indent: bool = True) -> str:
     option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
     text = orjson.dumps(value, default=json_default, option=option).decode()
-    return _JSON_CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+    return visible_json(text)
 
 
 class Terminal:

@@ -167,3 +167,7 @@ class Metrics:
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+METRICS = Metrics()
+"""The series of this process; a second `Metrics` is for tests."""

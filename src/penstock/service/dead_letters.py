@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, cast, get_args
 
+from penstock.core.dead_letter import Stage
 from penstock.core.errors import ConfigError
 from penstock.core.event import TIMESTAMP_TYPES
 from penstock.store.dead_letters import DeadLetterFilter, DeadLetterRow, StoredDeadLetter, iso
 from penstock.store.store import Store
+
+
+def which_letters(
+    *, pipeline: str | None = None, topic: str | None = None, stage: str | None = None, error: str | None = None
+) -> DeadLetterFilter:
+    """A filter from what a person wrote."""
+    if stage is not None and stage not in get_args(Stage):
+        raise ConfigError("no such stage", received=stage, allowed=list(get_args(Stage)))
+    return DeadLetterFilter(pipeline=pipeline, topic=topic, stage=cast("Stage | None", stage), error=error)
 
 
 def list_dead_letters(store: Store, which: DeadLetterFilter, limit: int) -> list[DeadLetterRow]:

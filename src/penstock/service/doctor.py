@@ -16,7 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from penstock.config.settings import Settings
 from penstock.core.errors import PenstockError
+from penstock.core.secrets import mask_url
+from penstock.service.opening import opened_store
 
 JAVA_VERSIONS = (17, 21)
 """Spark 4.3 is built for these."""
@@ -118,10 +121,11 @@ def check_home(home: Path) -> Check:
 def check_port(host: str, port: int, *, asked_for: bool) -> Check:
     """The HTTP port is free; a default one that is taken only means another one will be used."""
     name = "http port"
+    address = "127.0.0.1" if host == "localhost" else host.strip("[]")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind((address, port))
         except OSError as error:
             detail = f"{host}:{port}: {error.strerror}"
             if asked_for:
@@ -147,3 +151,31 @@ def machine_checks() -> Iterator[Check]:
     yield guarded("java", check_java)
     yield guarded("spark", check_spark)
     yield guarded("kafka client", check_kafka_client)
+
+
+def examine() -> Iterator[Check]:
+    """The machine, then what the settings name."""
+    yield from machine_checks()
+    try:
+        settings = Settings.load()
+    except PenstockError as error:
+        yield Check(name="settings", verdict="failed", detail=error.message, hint=error.hint)
+        return
+    for warning in settings.warnings:
+        yield Check(name="settings", verdict="warning", detail=f"{warning.file}: {warning.message}", hint=warning.hint)
+    where = str(settings.file) if settings.file else "defaults and environment"
+    yield Check(name="settings", verdict="ok", detail=where)
+    yield guarded("home", lambda: check_home(settings.home))
+    yield guarded("store", lambda: check_store(settings))
+    if settings.http.enabled:
+        http = settings.http
+        yield guarded("http port", lambda: check_port(http.host, http.port, asked_for=http.port_was_set))
+
+
+def check_store(settings: Settings) -> Check:
+    """It answers, and what its schema's version is; one that does not exist yet is made by the first run."""
+    with opened_store(settings) as store:
+        if store is None:
+            return Check(name="store", verdict="ok", detail=f"{mask_url(settings.store_url)}, made by the first run")
+        store.ping()
+        return Check(name="store", verdict="ok", detail=f"{mask_url(settings.store_url)}, version {store.version()}")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import base64
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.config.spec import ConnectionSpec, PipelineSpec
 from penstock.core.deadline import Deadline
-from penstock.core.errors import ConfigError, Unavailable
-from penstock.core.event import TIMESTAMP_TYPES, RecordLike
+from penstock.core.errors import ConfigError
+from penstock.core.event import TIMESTAMP_TYPES, Headers, RecordLike
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.producer import NewRecord, produce
 from penstock.kafka.reader import Reader
 
 
@@ -43,6 +43,7 @@ class Topics:
     """What a person may do with the topics of one cluster."""
 
     def __init__(self, connection: ConnectionSpec, timeout: float = 10.0) -> None:
+        self._timeout = timeout
         self._client = KafkaClientConfig.of(connection)
         self._cluster = ClusterView(self._client, timeout)
 
@@ -58,6 +59,12 @@ class Topics:
     def create(self, topic: str, partitions: int, replication: int, config: dict[str, str]) -> None:
         self._cluster.create_topic(topic, partitions, replication, config)
 
+    def produce(
+        self, topic: str, values: Iterable[bytes | None], key: bytes | None, headers: Headers
+    ) -> Sequence[tuple[int, int]]:
+        """Where each record arrived: partition and offset."""
+        return produce(self._client, (NewRecord(topic, value, key, headers) for value in values), timeout=self._timeout)
+
     def tail(self, topic: str, *, from_start: bool, last: int, deadline: Deadline | None) -> Iterator[RecordLike]:
         """Records as they come: all, or the last `last` of each partition, and then new ones until the deadline."""
         count = self._cluster.existing([topic])[topic]
@@ -70,14 +77,12 @@ class Topics:
                 batch = reader.read(500, 0.5 if deadline is None else min(0.5, deadline.remaining))
                 if batch is not None:
                     yield from batch.records
-                elif reader.trouble.error and not self._answers():
-                    raise Unavailable(f"the broker does not answer: {reader.trouble.error}")
+                elif reader.trouble.error:
+                    # A client reports every lost connection; only a cluster that no longer answers is an outage.
+                    self._cluster.cluster_id()
+                    reader.trouble.error = None
         finally:
             reader.close()
-
-    def _answers(self) -> bool:
-        """A client reports every lost connection; only a cluster that no longer answers is an outage."""
-        return bool(self._cluster.cluster_id() or True)
 
 
 def record_as_dict(record: RecordLike) -> dict[str, Any]:
@@ -103,9 +108,3 @@ def readable(raw: bytes | None) -> str | dict[str, str] | None:
         return raw.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(raw).decode()}
-
-
-def age_of(record: RecordLike) -> float | None:
-    """Seconds since the record's timestamp."""
-    kind, millis = record.timestamp()
-    return None if not kind else max(0.0, time.time() - millis / 1000)

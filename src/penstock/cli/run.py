@@ -1,0 +1,93 @@
+"""`penstock run` and `penstock dry-run`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.command import command
+from penstock.cli.exits import Exit
+from penstock.cli.files import Paths, show_problems
+from penstock.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from penstock.kafka.probe import Finding
+    from penstock.service.dry_run import DryRun
+
+_MARKS = {True: ("ok", "green"), False: ("FAILED", "red"), None: ("skipped", "yellow")}
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "run")(run)
+    command(app, "dry-run")(dry_run)
+
+
+def run(
+    terminal: Terminal,
+    paths: Paths,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="Read all topics to the end known at start, then stop.")
+    ] = False,
+) -> Exit | None:
+    """Run pipelines until SIGTERM or Ctrl-C, or until caught up."""
+    from penstock.cli.picture import show_summary
+    from penstock.cli.running import run_with_server
+    from penstock.config.settings import Settings
+
+    def at_address(address: str | None) -> None:
+        if address:
+            terminal.note(f"metrics and health: {address}", style=None)
+
+    def ready(instance: Any) -> None:
+        names = [view.name for view in instance.snapshot()]
+        terminal.note(f"ready: {', '.join(names)}", style=None)
+
+    ended = run_with_server(
+        Settings.load(), list(paths), until_caught_up=until_caught_up, on_address=at_address, on_ready=ready
+    )
+    if terminal.as_json:
+        terminal.data(ended.summary)
+    else:
+        show_summary(terminal, ended.summary)
+    return ended.code
+
+
+def dry_run(
+    terminal: Terminal,
+    paths: Paths,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that each step may take.")] = 5.0,
+) -> Exit | None:
+    """Touch every connection of the pipelines, each step apart; nothing is read or changed."""
+    from penstock.service.dry_run import dry_run as tried
+
+    result = tried(list(paths), timeout)
+    if terminal.as_json:
+        terminal.data(result.as_dict())
+    else:
+        _show_dry_run(terminal, result)
+    return _dry_run_code(result)
+
+
+def _show_dry_run(terminal: Terminal, result: DryRun) -> None:
+    show_problems(terminal, result.warnings, "warning")
+    show_problems(terminal, result.problems, "error")
+    for name, findings in result.findings.items():
+        terminal.line(name, style="bold")
+        for finding in findings:
+            _show_finding(terminal, finding)
+
+
+def _show_finding(terminal: Terminal, finding: Finding) -> None:
+    word, style = _MARKS[finding.ok]
+    terminal.line(f"  {word:8} {finding.step:10} {finding.target}: {finding.detail}", style=style)
+    if finding.hint and not finding.ok:
+        terminal.line(f"{'':22}{finding.hint}")
+
+
+def _dry_run_code(result: DryRun) -> Exit | None:
+    if result.problems:
+        return Exit.USAGE
+    if result.unreachable:
+        return Exit.UNREACHABLE
+    return Exit.FAILED if result.failed else None

@@ -1,0 +1,67 @@
+"""Runs an instance with its HTTP server, for `run` and `demo`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.api.server import HttpServer
+from penstock.cli.exits import Exit
+from penstock.config.settings import Settings
+from penstock.core.metrics import METRICS
+from penstock.service.health import STARTING, Health, health_of
+from penstock.service.logs import configure_logs
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an instance ended."""
+
+    summary: dict[str, Any]
+    code: Exit
+
+
+class Watch:
+    """What the HTTP server may ask before, while and after the instance runs."""
+
+    def __init__(self) -> None:
+        self.instance: Any = None
+
+    def health(self) -> Health:
+        return STARTING if self.instance is None else health_of(self.instance.snapshot())
+
+
+def run_with_server(
+    settings: Settings,
+    paths: Sequence[Path],
+    *,
+    until_caught_up: bool = False,
+    on_address: Callable[[str | None], None],
+    on_ready: Callable[[Any], None],
+) -> Ended:
+    """Serve metrics and health from the first moment on, run, and stop serving last."""
+    from penstock.service.run import run_instance
+
+    configure_logs(level=settings.log.level, format=settings.log.format, secrets=settings.secrets)
+    watch = Watch()
+    server = _server(settings, watch) if settings.http.enabled else None
+    on_address(server.start() if server else None)
+
+    def ready(instance: Any) -> None:
+        watch.instance = instance
+        on_ready(instance)
+
+    try:
+        summary = run_instance(paths, settings, until_caught_up=until_caught_up, on_ready=ready)
+    finally:
+        if server:
+            server.stop()
+    return Ended(summary.as_dict(), Exit.FAILED if summary.failed else Exit.OK)
+
+
+def _server(settings: Settings, watch: Watch) -> HttpServer:
+    http = settings.http
+    port = http.port if http.port_was_set else None
+    return HttpServer(health=watch.health, metrics=METRICS.exposition, host=http.host, port=port)

@@ -1,0 +1,86 @@
+"""Logs: structlog for Penstock's words and the standard library's, free of secrets, for people or for machines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, MutableMapping
+from typing import Any, Literal, TextIO
+
+import structlog
+
+from penstock.core.secrets import Scrubber
+from penstock.core.visible import visible
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["console", "json"]
+
+_NOISY = ("py4j", "aiohttp.access", "uvicorn", "asyncio", "alembic")
+"""Libraries whose information is of no use to people who run pipelines."""
+
+
+def configure_logs(
+    *,
+    level: Level = "info",
+    format: Format = "console",  # noqa: A002 - the setting's own name
+    secrets: Iterable[str] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """Send everything to `stream` (default: standard error); call again to change it, as with more secrets."""
+    scrub = _Scrub(secrets)
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        scrub,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        # Loggers made before the settings were read must follow them too.
+        cache_logger_on_first_use=False,
+    )
+    target = stream or sys.stderr
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(format, target)],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _renderer(format: Format, stream: TextIO) -> structlog.typing.Processor:  # noqa: A002 - as above
+    if format == "json":
+        return structlog.processors.JSONRenderer(ensure_ascii=True)
+    return structlog.dev.ConsoleRenderer(colors=stream.isatty(), sort_keys=False, pad_event_to=0)
+
+
+class _Scrub:
+    """I8: no secret of settings or pipelines leaves through a log line; control characters are shown escaped."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._scrubber = Scrubber(secrets)
+
+    def __call__(self, _logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {key: self._clean(value) for key, value in event.items()}
+
+    def _clean(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return visible(self._scrubber.scrub(value))
+        if isinstance(value, (dict, list, tuple, Exception)):
+            return visible(self._scrubber.scrub(str(value)))
+        return value
