@@ -201,10 +201,30 @@ class Body(Mapping[str, Any]):
 
     def as_json(self) -> str:
         """The value as JSON text."""
-        return orjson.dumps(self.value, default=json_default, option=orjson.OPT_NON_STR_KEYS).decode()
+        return json_bytes(self.value).decode()
 
     def __repr__(self) -> str:
         return f"Body({self.value!r})"
+
+
+def json_bytes(value: object) -> bytes:
+    """Any decoded value as JSON; integers of any size keep all their digits."""
+    try:
+        return orjson.dumps(value, default=json_default, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        # orjson refuses integers beyond 64 bits, which JSON has; msgspec takes them but has its own forms of other types.
+        return msgspec.json.encode(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """The value made of dicts, lists, texts and numbers only."""
+    if isinstance(value, Mapping):
+        return {name if isinstance(name, str) else str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(inner) for inner in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return orjson.loads(orjson.dumps(value, default=json_default))
 
 
 def json_default(value: object) -> Any:

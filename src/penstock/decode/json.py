@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Self
 
+import msgspec
 import orjson
 
 from penstock.core.errors import DecodeError
@@ -21,12 +22,15 @@ class JsonDecoder(Decoder):
         return cls()
 
     def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception]:
-        loads = orjson.loads
         try:
             # The whole batch in one go: a frame, a tombstone or bad bytes raise, and then each record is looked at.
-            return [Event(r, loads(r.value()), r.topic()) for r in records]  # type: ignore[arg-type]  # None raises
-        except orjson.JSONDecodeError:
+            return [Event(r, _loads(r.value()), r.topic()) for r in records]  # type: ignore[arg-type]  # None raises
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
             return [_decode_one(r) for r in records]
+
+
+# As fast as orjson, which rounds integers beyond 64 bits without a word.
+_loads = msgspec.json.Decoder().decode
 
 
 def _decode_one(record: RecordLike) -> Event | Exception:
@@ -35,7 +39,20 @@ def _decode_one(record: RecordLike) -> Event | Exception:
         return Event(record, None, record.topic())
     body = raw[HEADER:] if raw[:1] == bytes((MAGIC,)) else raw
     try:
-        return Event(record, orjson.loads(body), record.topic())
-    except orjson.JSONDecodeError as error:
-        at = len(raw) - len(body) + len(error.doc[: error.pos].encode())
-        return DecodeError(f"not JSON: {error.msg} at byte {at}; value begins {first_bytes(raw)}")
+        return Event(record, _loads(body), record.topic())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        why, at = _explained(body, error)
+        where = "" if at is None else f" at byte {len(raw) - len(body) + at}"
+        return DecodeError(f"not JSON: {why}{where}; value begins {first_bytes(raw)}")
+
+
+def _explained(body: bytes, error: Exception) -> tuple[str, int | None]:
+    """What is wrong and at which byte; the fast parser does not always say."""
+    try:
+        body.decode()
+        orjson.loads(body)
+    except UnicodeDecodeError as wrong:
+        return f"not UTF-8, {wrong.reason}", wrong.start
+    except orjson.JSONDecodeError as wrong:
+        return wrong.msg, len(wrong.doc[: wrong.pos].encode())
+    return str(error), None

@@ -59,7 +59,10 @@ class ClusterView:
         self._config = config
         self._timeout = timeout
         self._errors = ErrorLog()
-        self._admin: Any = _kafka.AdminClient(config.admin({"error_cb": self._errors}))
+        try:
+            self._admin: Any = _kafka.AdminClient(config.admin({"error_cb": self._errors}))
+        except KafkaException as error:  # a token callback that fails, for instance
+            raise translate(error, f"connecting to {config.bootstrap}") from error
 
     def topics(self, timeout: float | None = None) -> dict[str, int]:
         """All topics that we may see, with their number of partitions."""
@@ -69,7 +72,7 @@ class ClusterView:
         return self._metadata(timeout).cluster_id or ""
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Kafka's ids of the topics; `cluster id/name` where the broker has none. Topics that do not exist are absent."""
+        """Kafka's ids of the topics; `cluster id/name` where the broker has none. Unknown topics are left out."""
         metadata = self._metadata(None)
         wanted = [name for name in names if name in metadata.topics]
         # Only a cluster that surely has no ids gets the substitute: a slow broker must not make a topic look new.
@@ -126,7 +129,7 @@ class ClusterView:
     def create_topic(
         self, name: str, partitions: int = 1, replication: int = -1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic; raises `ConfigError` where it exists. On the embedded cluster it gets four partitions in any case."""
+        """Make a topic; raises `ConfigError` where it exists. The embedded cluster gives it four partitions."""
         metadata = self._metadata(None)
         if (metadata.cluster_id or "").startswith(_EMBEDDED):
             if name in metadata.topics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -84,9 +85,12 @@ class KafkaClientConfig:
         return settings
 
     def check(self) -> None:
-        """Have librdkafka judge names and values: it knows them all. No connection is awaited."""
+        """Have librdkafka judge names and values: it knows them all. No connection is awaited, no token asked for."""
+        settings = self.consumer({"group.id": "penstock-check", "log_level": 0})
+        if "oauth_cb" in settings:
+            settings["oauth_cb"] = lambda _: ("unused", time.time() + 3600)
         try:
-            Consumer(self.consumer({"group.id": "penstock-check", "log_level": 0})).close()
+            Consumer(settings).close()
         except KafkaException as error:
             raise ConfigError(
                 f"the Kafka client refuses its configuration: {kafka_error(error).str()}",

@@ -1,0 +1,41 @@
+"""The table of decoders."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.config.spec import KafkaSourceConfig
+from penstock.core.errors import ConfigError
+from penstock.core.plugin import PipelineContext
+from penstock.decode import decoder_for, decoders
+from penstock.decode.json import JsonDecoder
+from penstock.decode.raw import RawDecoder
+from penstock.decode.text import TextDecoder
+
+CTX = PipelineContext("p")
+
+
+@pytest.mark.parametrize(("name", "cls"), [("json", JsonDecoder), ("text", TextDecoder), ("raw", RawDecoder)])
+def test_formats(name: str, cls: type) -> None:
+    source = KafkaSourceConfig.model_validate({"topics": ["t"], "format": name})
+    assert type(decoder_for(source, CTX)) is cls
+
+
+def test_json_is_the_default() -> None:
+    assert type(decoder_for(KafkaSourceConfig(topics=["t"]), CTX)) is JsonDecoder
+
+
+@pytest.mark.parametrize("name", ["datahub", "wherehows"])
+def test_formats_of_later_versions_are_told(name: str) -> None:
+    given = {"format": name} if name == "datahub" else {"format": name, "topics": ["t"]}
+    with pytest.raises(ConfigError, match="not part of this version"):
+        decoder_for(KafkaSourceConfig.model_validate(given), CTX)
+
+
+def test_avro_without_a_registry_is_told() -> None:
+    with pytest.raises(ConfigError, match="schema registry"):
+        decoder_for(KafkaSourceConfig(topics=["t"], format="avro"), CTX)
+
+
+def test_all_built_in_decoders_can_be_used() -> None:
+    assert [info.name for info in decoders.names() if info.disabled is None] == ["avro", "json", "raw", "text"]
