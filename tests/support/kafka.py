@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -91,6 +91,7 @@ class KafkaBroker(KafkaClient):
         node_id: int = 1,
         voters: Mapping[int, int] | None = None,
         cluster_id: str | None = None,
+        jvm: Sequence[str] = _JVM,
     ) -> None:
         self.node_id = node_id
         self.security = security
@@ -101,6 +102,7 @@ class KafkaBroker(KafkaClient):
         self._voters = dict(voters) if voters else {node_id: free_port()}
         self._cluster_id = cluster_id or new_id()
         self._properties = dict(properties or {})
+        self._jvm = tuple(jvm)
         self._process: subprocess.Popen[bytes] | None = None
         self.folder = CHILDREN.folder(Path(tempfile.mkdtemp(prefix="penstock-kafka-")))
         self.log = self.folder / "broker.log"
@@ -134,7 +136,7 @@ class KafkaBroker(KafkaClient):
         config = self.folder / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
         options = jvm or (f"-XX:SharedArchiveFile={class_archive()}",)
-        command = [java(), *_JVM, *options, "-cp", classpath(), "kafka.Kafka", str(config)]
+        command = [java(), *self._jvm, *options, "-cp", classpath(), "kafka.Kafka", str(config)]
         with self.log.open("ab") as log:
             self._process = CHILDREN.spawn(command, name=f"Kafka broker {self.node_id}", output=log, cwd=self.folder)
 

@@ -1,0 +1,1 @@
+"""Measurements of Penstock against its bars; `bench/METHOD.md` says how."""
