@@ -165,8 +165,11 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def _postgres_engine(url: sa.URL) -> sa.Engine:
+    import psycopg  # noqa: PLC0415 - stores in SQLite need not wait for its import
+
     return sa.create_engine(
         url,
+        module=psycopg,
         connect_args={name: value for name, value in _POSTGRES_DEFAULTS.items() if name not in url.query},
         pool_pre_ping=True,  # after a restart of the server the first call finds a new connection instead of an error
         pool_timeout=BUSY_SECONDS,

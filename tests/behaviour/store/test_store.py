@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
+from alembic.script import ScriptDirectory
 
-from penstock.store import Store, StoreAddressError, StoreError, StoreMissing, StoreUnavailable, database
+from penstock.store import Store, StoreAddressError, StoreError, StoreMissing, StoreUnavailable, database, schema
 from tests.behaviour.store.dead_letters import DeadLettersBehaviour
 from tests.behaviour.store.instances import InstancesBehaviour, PartitionsBehaviour
 from tests.behaviour.store.letters import letter
@@ -141,6 +142,12 @@ class TestPostgres(StoreBehaviour):
         with Store.open(url.replace("postgresql://", "postgresql+psycopg://") + "?connect_timeout=3") as store:
             store.ping()
             assert not store.is_local
+
+
+def test_file_names_of_migrations_are_their_versions() -> None:
+    scripts = ScriptDirectory(str(schema._MIGRATIONS))
+    assert [script.revision for script in scripts.walk_revisions()][::-1] == schema.versions()
+    assert scripts.get_heads() == [schema.known_version()]
 
 
 @pytest.mark.parametrize(

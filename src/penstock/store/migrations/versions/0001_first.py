@@ -48,6 +48,12 @@ def upgrade() -> None:
     op.create_index(
         "ix_penstock_dead_letters_pipeline", "penstock_dead_letters", ["pipeline", "last_failed_at", "id"], unique=False
     )
+    op.create_index(
+        "ix_penstock_dead_letters_pipeline_status",
+        "penstock_dead_letters",
+        ["pipeline", "status", "last_failed_at", "id"],
+        unique=False,
+    )
     op.create_index("ix_penstock_dead_letters_recent", "penstock_dead_letters", ["last_failed_at", "id"], unique=False)
     op.create_index(
         "ix_penstock_dead_letters_stage", "penstock_dead_letters", ["stage", "last_failed_at", "id"], unique=False
