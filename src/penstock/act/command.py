@@ -47,7 +47,7 @@ class CommandConfig(Model):
 
 
 class Command(Action):
-    """Runs the program in the pipeline file's folder; an exit code above 0 fails the event, with the end of its stderr."""
+    """Runs the program in the pipeline file's folder; an exit code above 0 fails the event with its last words."""
 
     parallel_safe: ClassVar[bool] = True
     config_model: ClassVar[type[CommandConfig]] = CommandConfig

@@ -64,7 +64,7 @@ class WebhookConfig(Model):
     headers: dict[str, str] = Field(default_factory=dict)
     """Added to each request."""
     body: Literal["event", "envelope", "value"] | dict[str, Cel] = "event"
-    """`event`: the value as JSON; `envelope`: and type and meta; `value`: text and bytes as they are; or field to CEL."""
+    """`event`: the value as JSON; `envelope`: type and meta, too; `value`: text, bytes as they are; or field to CEL."""
     timeout: Duration = Field(default=10.0, gt=0)
     """A request that takes longer fails. Keep it below `options.timeout`."""
     concurrency: int = Field(default=100, ge=1, le=10_000)

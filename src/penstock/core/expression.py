@@ -20,8 +20,8 @@ from penstock.core.loading import did_you_mean
 
 _NATIVE = frozenset(
     "all bytes contains double duration dyn endsWith exists exists_one filter getDate getDayOfMonth getDayOfWeek "  # noqa: SIM905 - a list literal takes a line per word
-    "getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth getSeconds has hasValue int map matches none "
-    "of optional orValue size startsWith string timestamp type uint value".split()
+    "getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth getSeconds has hasValue int map matches "
+    "none of optional orValue size startsWith string timestamp type uint value".split()
 )
 """Functions of the evaluator itself; its library's run in Python and are handed in where a program names them."""
 _NAMESPACES = frozenset(name.partition(".")[0] for name in STDLIB_FUNCTIONS if "." in name) | {"optional"}

@@ -146,14 +146,9 @@ class Registry(Generic[T]):
         return tuple(base for base in bases if isinstance(base, type))
 
     def _wrong_kind(self, name: str, cls: type) -> PluginError:
-        for other, kind in (
-            (Action, "an action"),
-            (Filter, "a filter"),
-            (Transform, "a transform"),
-            (Decoder, "a decoder"),
-        ):
+        for other in (Action, Filter, Transform, Decoder):
             if issubclass(cls, other):
-                return PluginError(f"`{name}` is {kind}, and used as {self.kind}", received=name)
+                return PluginError(f"`{name}` is of kind {other.__name__.lower()}, not {self.kind}", received=name)
         return PluginError(
             f"`{name}` is no {self.kind}: {cls.__name__} does not extend {self.base.__name__}",
             received=name,

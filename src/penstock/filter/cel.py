@@ -34,8 +34,7 @@ class CelFilter(Filter):
     def matches(self, event: Event) -> bool:
         result = self._expression(event)
         if type(result) is not bool:
-            raise ExpressionError(
-                f"`{self._expression.source}` gave {result!r}, and a filter wants true or false",
-                received=type(result).__name__,
-            )
+            kind = type(result).__name__
+            source = self._expression.source
+            raise ExpressionError(f"`{source}` gave a {kind}, and a filter wants true or false", received=kind)
         return result
