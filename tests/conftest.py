@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     left = CHILDREN.left()
     CHILDREN.close()
     if left:
-        session.config.get_terminal_writer().line(f"left running by the tests: {', '.join(left)}", red=True)
+        sys.stderr.write(f"\nleft running by the tests: {', '.join(left)}\n")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
