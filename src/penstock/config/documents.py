@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from io import StringIO
 from pathlib import Path
@@ -17,8 +17,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from penstock.config.problems import InvalidConfigError, Problem, dotted
 from penstock.config.problems import Path as KeyPath
+from penstock.config.problems import Problem, dotted
 
 _MOST_VALUES = 100_000
 """Aliases can make a small file enormous; no honest configuration comes near this."""
@@ -60,33 +60,40 @@ class Document:
         return Problem(message=message, file=self.file, line=line, column=column, path=dotted(path), **details)
 
 
-def read_documents(file: Path, shown: str | None = None) -> list[Document]:
-    """The documents of a file, empty ones left out; `InvalidConfigError` where it cannot be read or parsed."""
-    name = shown or str(file)
+@dataclass(slots=True)
+class Reading:
+    """What a file gave: the documents before its first syntax error, and that error."""
+
+    documents: list[Document] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_documents(file: Path) -> Reading:
+    """Read a file; empty documents are left out."""
+    name = str(file)
     try:
         text = file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidConfigError([Problem(file=name, message=f"is not UTF-8 text (byte {error.start})")]) from None
+        return Reading([], [Problem(file=name, message=f"is not UTF-8 text (byte {error.start})")])
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise InvalidConfigError([Problem(file=name, message=f"cannot be read: {reason}")]) from None
-    parsers: dict[str, Callable[[str, str], list[Document]]] = {".json": _json, ".toml": _toml}
-    documents = parsers.get(file.suffix.lower(), _yaml)(name, text)
-    if not documents:
-        raise InvalidConfigError([Problem(file=name, line=1, column=1, message="is empty")])
-    return documents
+        return Reading([], [Problem(file=name, message=f"cannot be read: {error.strerror or type(error).__name__}")])
+    parsers: dict[str, Callable[[str, str], Reading]] = {".json": _json, ".toml": _toml}
+    reading = parsers.get(file.suffix.lower(), _yaml)(name, text)
+    if not reading.documents and not reading.problems:
+        reading.problems.append(Problem(file=name, line=1, column=1, message="is empty"))
+    return reading
 
 
-def _yaml(file: str, text: str) -> list[Document]:
-    documents = []
+def _yaml(file: str, text: str) -> Reading:
+    reading = Reading()
     try:
         for tree, line in _trees(text):
-            documents.append(Document(file, _Plain().of(tree), tree, line))
+            reading.documents.append(Document(file, _Plain().of(tree), tree, line))
     except MarkedYAMLError as error:
-        raise InvalidConfigError([_yaml_problem(file, error)]) from None
+        reading.problems.append(_yaml_problem(file, error))
     except (YAMLError, ValueError) as error:
-        raise InvalidConfigError([Problem(file=file, line=1, message=f"is not valid YAML: {error}")]) from None
-    return documents
+        reading.problems.append(Problem(file=file, line=1, message=f"is not valid YAML: {error}"))
+    return reading
 
 
 def _trees(text: str, version: str | None = None) -> Iterator[tuple[Any, int]]:
@@ -123,31 +130,31 @@ def _yaml_problem(file: str, error: MarkedYAMLError) -> Problem:
     )
 
 
-def _json(file: str, text: str) -> list[Document]:
+def _json(file: str, text: str) -> Reading:
     if not text.strip():
-        return []
+        return Reading()
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         problem = Problem(file=file, line=error.lineno, column=error.colno, message=f"is not valid JSON: {error.msg}")
-        raise InvalidConfigError([problem]) from None
+        return Reading([], [problem])
     try:
         # JSON is YAML too; read once more as that, it tells the lines.
         tree = next((tree for tree, _ in _trees(text)), None)
     except (YAMLError, ValueError):
         tree = None
-    return [Document(file, data, tree)]
+    return Reading([Document(file, data, tree)])
 
 
-def _toml(file: str, text: str) -> list[Document]:
+def _toml(file: str, text: str) -> Reading:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"^(.*?) \(at line (\d+), column (\d+)\)$", str(error))
         message, line, column = (found[1], int(found[2]), int(found[3])) if found else (str(error), None, None)
         problem = Problem(file=file, line=line, column=column, message=f"is not valid TOML: {message}")
-        raise InvalidConfigError([problem]) from None
-    return [Document(file, data)] if data else []
+        return Reading([], [problem])
+    return Reading([Document(file, data)] if data else [])
 
 
 class _Plain:

@@ -52,10 +52,18 @@ def load(paths: Sequence[Path | str], environ: MutableMapping[str, str] | None =
     variables = os.environ if environ is None else environ
     seen: set[Path] = set()
     for file in _files(paths, loaded):
-        if file.resolve() not in seen:
-            seen.add(file.resolve())
+        identity = _identity(file)
+        if identity not in seen:
+            seen.add(identity)
             _load_file(file, variables, loaded)
     return loaded
+
+
+def _identity(file: Path) -> Path:
+    try:
+        return file.resolve()
+    except (OSError, RuntimeError):  # a link that leads to itself; reading it says so
+        return file.absolute()
 
 
 def _files(paths: Sequence[Path | str], loaded: Loaded) -> Iterator[Path]:
@@ -88,16 +96,13 @@ def _load_file(file: Path, environ: MutableMapping[str, str], loaded: Loaded) ->
         )
         loaded.problems.append(problem)
         return
-    try:
-        documents = read_documents(file)
-    except InvalidConfigError as error:
-        loaded.problems += error.problems
-        return
-    for document in documents:
+    reading = read_documents(file)
+    for document in reading.documents:
         try:
             _load_document(document, environ, loaded)
         except InvalidConfigError as error:
             loaded.problems += error.problems
+    loaded.problems += reading.problems
 
 
 def _load_document(document: Document, environ: MutableMapping[str, str], loaded: Loaded) -> None:
@@ -149,9 +154,9 @@ def _build(
         spec = PipelineSpec.model_validate(compiled.data)
     except ValidationError as error:
         # What could not be expanded is said already; the text that still stands there is not worth a second word.
-        said = {problem.path for problem in problems}
+        said = [problem.path for problem in expanded.problems]
         found = problems_of(error, PipelineSpec, document, expanded.secrets)
-        problems += (problem for problem in found if problem.path not in said)
+        problems += [problem for problem in found if not any(path.startswith(problem.path) for path in said)]
     if problems:
         raise InvalidConfigError(sorted(problems, key=lambda problem: problem.line or 0))
     warnings = [document.problem(path, message, hint=hint) for path, message, hint in compiled.warnings]

@@ -273,7 +273,10 @@ def _absolute(path: Path, environ: Mapping[str, str], folder: Path) -> Path:
 def _read(file: Path | None) -> Document:
     if file is None:
         return Document("settings", {})
-    first, *more = read_documents(file)
+    reading = read_documents(file)
+    if reading.problems:
+        raise InvalidConfigError(reading.problems)
+    first, *more = reading.documents
     if more:
         raise InvalidConfigError([more[0].problem((), "only one document is wanted here")])
     if not isinstance(first.data, dict):

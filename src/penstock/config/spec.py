@@ -33,7 +33,6 @@ __all__ = [
 
 DATAHUB_KEYS = frozenset(
     {
-        "_",
         "auth",
         "ca_certificate_path",
         "client_certificate_path",

@@ -56,10 +56,18 @@ def _problem(
     return document.problem(
         (*under, *path),
         scrub(message),
-        received=scrub(shown) if isinstance(shown, str) else shown,
+        received=_scrubbed(shown, scrub),
         allowed=tuple(allowed) if allowed else None,
         hint=hint,
     )
+
+
+def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _scrubbed(item, scrub) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_scrubbed(item, scrub) for item in value]
+    return scrub(value) if isinstance(value, str) else value
 
 
 def _words(details: ErrorDetails, model: type[BaseModel], path: Path) -> tuple[str, Iterable[str] | None, str | None]:

@@ -1,0 +1,103 @@
+"""The JSON Schema and the reference page say what the models say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+from pydantic import BaseModel
+from ruamel.yaml import YAML
+
+from penstock.config.dialects.datahub import LegacyFilter
+from penstock.config.reference import PAGE, reference
+from penstock.config.schema import SCHEMA_FILE, pipeline_schema, schema_text
+from penstock.config.settings import Settings
+from penstock.config.spec import PipelineSpec
+from penstock.config.translation import key_paths, model_at, model_in
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_the_shipped_schema_is_current() -> None:
+    assert SCHEMA_FILE.read_text() == schema_text(), "run python -m penstock.config.schema"
+
+
+def test_the_reference_page_is_current() -> None:
+    assert (REPOSITORY / PAGE).read_text() == reference(), "run python -m penstock.config.reference"
+
+
+@pytest.mark.parametrize("model", [PipelineSpec, Settings, LegacyFilter])
+def test_every_key_is_explained(model: type[BaseModel]) -> None:
+    for path in key_paths(model):
+        info = model_at(model, path[:-1]).model_fields[str(path[-1])]
+        assert info.description, path
+        inner = model_in(info.annotation)
+        assert inner is None or inner.__doc__, path
+
+
+def test_every_key_is_on_the_page() -> None:
+    page = reference()
+    for path in key_paths(PipelineSpec):
+        assert f"{path[-1]}` |" in page
+    assert "`http.port` | whole number | `8642`" in page
+    assert "`options.timeout` | duration | `30s`" in page
+
+
+def _valid(text: str) -> bool:
+    document = YAML(typ="safe", pure=True).load(text)
+    try:
+        jsonschema.Draft202012Validator(pipeline_schema()).validate(document)
+    except jsonschema.ValidationError:
+        return False
+    return True
+
+
+GOOD = "name: p\nsource: {config: {topics: [a]}}\naction: {type: hello_world}\n"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "options: null",
+        "options: {concurrency: '${N}', timeout: 30s, rate_limit: 100/s, failure_mode: throw}",
+        "options: {failure_mode: '${MODE:-THROW}', retry: {attempts: 3}}",
+        "filter: {event_type: A, event: {a: 1}}",
+        "enabled: ${ON:-true}",
+        "kind: pipeline",
+    ],
+)
+def test_the_schema_accepts(more: str) -> None:
+    assert _valid(GOOD + more)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "colour: red",
+        "options: {timout: 3}",
+        "options: {concurrency: 0}",
+        "options: {failure_mode: MAYBE}",
+        "filters: {}",
+    ],
+)
+def test_the_schema_refuses(more: str) -> None:
+    assert not _valid(GOOD + more)
+    assert not _valid("name: p\nsource: {}\n")
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(schema_text()))
+
+
+def test_loading_needs_neither_spark_nor_the_kafka_client() -> None:
+    code = (
+        "import sys, penstock.config.loading, penstock.config.settings;"
+        "print(sorted({'pyspark', 'confluent_kafka', 'sqlalchemy'} & sys.modules.keys()))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert shown.stdout.strip() == "[]"
