@@ -43,6 +43,14 @@ def check_literal(host: str) -> None:
     check_public(host, host)
 
 
+def is_disguised(host: str) -> bool:
+    """Whether a host is an IPv4 address in one of the forms that only old libraries read: `127.1`, `0x7f000001`."""
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host)) != host
+    except OSError:
+        return False
+
+
 class PublicResolver(AbstractResolver):
     """Resolves names to public addresses only; the connection is made to the very address that was checked."""
 

@@ -14,7 +14,7 @@ from aiohttp.resolver import ThreadedResolver
 from pydantic import Field, field_validator
 from yarl import URL
 
-from penstock.act.public_address import AddressRefusedError, PublicResolver, check_literal
+from penstock.act.public_address import AddressRefusedError, PublicResolver, check_literal, is_disguised
 from penstock.config.spec import Model
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError, Terminal, Transient, Unavailable
@@ -78,6 +78,8 @@ class WebhookConfig(Model):
         parsed = URL(url)
         if parsed.scheme not in {"http", "https"} or not parsed.host:
             raise ValueError("a URL like https://example.org/hook is wanted")
+        if is_disguised(parsed.host):
+            raise ValueError("an address is written as four numbers: 192.0.2.1")
         return url
 
     @field_validator("headers")
