@@ -181,21 +181,22 @@ def _with_maven(artifacts: tuple[Artifact, ...], folder: Path) -> str | None:
         return "mvn: not installed"
     with tempfile.TemporaryDirectory(prefix="penstock-mvn-") as work:
         here = Path(work)
+        common = [mvn, "-B", "-q", f"-DoutputDirectory={folder}"]
+        if artifacts[0].alone:
+            (a,) = artifacts
+            # `copy` asks for the file alone; resolving it as a dependency would ask for poms that are not published.
+            wanted = f"-Dartifact={a.group}:{a.name}:{a.version}:{a.kind}:{a.classifier}"
+            return _run([*common, "dependency:copy", wanted], here)
         (here / "pom.xml").write_text(_pom(artifacts))
-        goal = "dependency:copy-dependencies"
-        return _run([mvn, "-B", "-q", goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"], here)
+        return _run([*common, "dependency:copy-dependencies", "-DincludeScope=runtime"], here)
 
 
 def _pom(artifacts: tuple[Artifact, ...]) -> str:
-    wanted = []
-    for a in artifacts:
-        tail = f"<type>{a.kind}</type>"
-        if a.alone:
-            every = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
-            tail += f"<classifier>{a.classifier}</classifier>{every}"
-        at = f"<groupId>{a.group}</groupId><artifactId>{a.name}</artifactId><version>{a.version}</version>"
-        wanted.append(f"<dependency>{at}{tail}</dependency>")
+    wanted = "".join(
+        f"<dependency><groupId>{a.group}</groupId><artifactId>{a.name}</artifactId><version>{a.version}</version></dependency>"
+        for a in artifacts
+    )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>penstock</groupId><artifactId>tests</artifactId>"
-        f"<version>1</version><dependencies>{''.join(wanted)}</dependencies></project>"
+        f"<version>1</version><dependencies>{wanted}</dependencies></project>"
     )
