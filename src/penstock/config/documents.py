@@ -106,6 +106,8 @@ def _trees(text: str, version: str | None = None) -> Iterator[tuple[Any, int]]:
 
 def as_yaml_1_1(document: Document) -> Any:
     """The document's data as YAML 1.1 parsers read it, to whom `yes` and `on` are no texts."""
+    if Path(document.file).suffix.lower() not in (".yml", ".yaml"):
+        return document.data
     try:
         text = Path(document.file).read_text(encoding="utf-8-sig")
         for tree, line in _trees(text, "1.1"):
@@ -168,10 +170,14 @@ class _Plain:
         if self._left < 0 or depth > _DEEPEST:
             raise ValueError("it is nested too deeply or has too many values")
         if isinstance(value, (CommentedMap, Mapping)):
-            return {self.of(key, depth + 1): self.of(item, depth + 1) for key, item in value.items()}
+            return {_key(self.of(key, depth + 1)): self.of(item, depth + 1) for key, item in value.items()}
         if isinstance(value, (CommentedSeq, list, tuple)):
             return [self.of(item, depth + 1) for item in value]
         return _scalar(value)
+
+
+def _key(key: Any) -> Any:
+    return str(key) if isinstance(key, (dict, list)) else key
 
 
 def _scalar(value: Any) -> Any:

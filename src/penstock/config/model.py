@@ -1,4 +1,4 @@
-"""The base of all configuration models, and the error by which a model points at one of its keys."""
+"""The base of all configuration models, and the error by which one of them points at a key."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
-from pydantic_core import PydanticCustomError
 
 from penstock.core.secrets import MASK, is_secret_key, masked
-
-PROBLEM = "penstock_problem"
-"""Type of the pydantic errors that `problem_at` makes."""
 
 
 class Model(BaseModel):
@@ -36,15 +32,20 @@ class Model(BaseModel):
         self.__dict__.update(values)
 
 
-def problem_at(
-    path: Sequence[str | int],
-    message: str,
-    *,
-    received: object = None,
-    allowed: Iterable[str] | None = None,
-    hint: str | None = None,
-) -> PydanticCustomError:
-    """An error of a model's validator that concerns the key at `path` below the model."""
-    context = {"path": tuple(path), "received": received, "allowed": tuple(allowed or ()) or None, "hint": hint}
-    # Braces in the message would be taken for places to fill in.
-    return PydanticCustomError(PROBLEM, "{message}", context | {"message": message})
+class ProblemAt(ValueError):  # noqa: N818 - raised for pydantic only, never seen by users
+    """Raised by a model's validator where the key at `path` below the model is to blame."""
+
+    def __init__(
+        self,
+        path: Sequence[str | int],
+        message: str,
+        *,
+        received: object = None,
+        allowed: Iterable[str] | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
+        self.received = received
+        self.allowed = tuple(allowed or ()) or None
+        self.hint = hint

@@ -7,10 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from penstock.core.errors import ConfigError
 
 Path = tuple[str | int, ...]
 """Keys and list positions from the top of a document down to a value."""
+
+_ANYTHING = TypeAdapter[Any](Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,7 @@ class Problem:
     def as_dict(self) -> dict[str, Any]:
         """The problem as data, for `--json` and the API."""
         known = {name: getattr(self, name) for name in self.__slots__}
+        known["received"] = _ANYTHING.dump_python(self.received, mode="json", fallback=str)
         shown = {name: value for name, value in known.items() if value not in (None, "")}
         return shown | ({"allowed": list(self.allowed)} if self.allowed else {})
 

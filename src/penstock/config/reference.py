@@ -10,7 +10,6 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
 
 from penstock.config.dialects.datahub import LegacyFilter
 from penstock.config.settings import Settings
@@ -96,7 +95,7 @@ def _default(info: FieldInfo) -> str:
     if info.is_required():
         return "required"
     default = info.default
-    if default is PydanticUndefined or default is None:
+    if info.default_factory is not None or default is None:
         return ""
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"

@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from penstock.config.documents import Document, read_documents
 from penstock.config.expansion import expand_document
-from penstock.config.model import Model, problem_at
+from penstock.config.model import Model, ProblemAt
 from penstock.config.problems import InvalidConfigError, Problem, did_you_mean, dotted
 from penstock.config.translation import problems_of
 from penstock.core.durations import Duration
@@ -49,7 +49,7 @@ class SparkSettings(Model):
             return conf
         for name in conf:
             if not str(name).startswith("spark."):
-                raise problem_at([str(name)], "is no Spark property", hint="their names begin with spark.")
+                raise ProblemAt([str(name)], "is no Spark property", hint="their names begin with spark.")
         spoken = {True: "true", False: "false"}
         return {name: spoken[value] if isinstance(value, bool) else str(value) for name, value in conf.items()}
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
-from penstock.config.model import Model, problem_at
+from penstock.config.model import Model, ProblemAt
 from penstock.core.clock import parse_time
 from penstock.core.durations import Duration
 
@@ -71,6 +71,13 @@ Start = Annotated[
     BeforeValidator(parse_start),
     WithJsonSchema({"type": ["string", "integer"], "description": f"a position: {_START_WANTED}"}),
 ]
+
+
+def check_topic(topic: str) -> str:
+    """The topic, if a broker would accept its name."""
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise ValueError(f"{topic!r} is no legal topic name: letters, digits, '.', '_' and '-', at most 249 of them")
+    return topic
 
 
 class ConnectionSpec(Model):
@@ -150,10 +157,7 @@ class KafkaSourceConfig(Model):
     @classmethod
     def _legal_topics(cls, topics: list[str] | None) -> list[str] | None:
         for topic in topics or ():
-            if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-                raise ValueError(
-                    f"{topic!r} is no legal topic name: letters, digits, '.', '_' and '-', at most 249 of them"
-                )
+            check_topic(topic)
         return list(dict.fromkeys(topics)) if topics else topics
 
     @field_validator("topic_pattern")
@@ -174,15 +178,15 @@ class KafkaSourceConfig(Model):
         given = [name for name in ("topics", "topic_pattern", "topic_routes") if getattr(self, name)]
         kind = self.format or ("json" if self.topics or self.topic_pattern else "datahub")
         if len(given) > 1:
-            raise problem_at([given[1]], f"give either {given[0]} or {given[1]}, not both")
+            raise ProblemAt([given[1]], f"give either {given[0]} or {given[1]}, not both")
         if kind == "datahub" and given and given != ["topic_routes"]:
-            raise problem_at(
+            raise ProblemAt(
                 given, "format datahub reads topic_routes", hint="name the topics in topic_routes: {mcl: …, pe: …}"
             )
         if kind != "datahub" and self.topic_routes:
-            raise problem_at(["topic_routes"], "belongs to format datahub", hint="name the topics in topics")
+            raise ProblemAt(["topic_routes"], "belongs to format datahub", hint="name the topics in topics")
         if kind != "datahub" and not given:
-            raise problem_at(["topics"], "required: name the topics to read, or give a topic_pattern")
+            raise ProblemAt(["topics"], "required: name the topics to read, or give a topic_pattern")
         self._settle(format=kind)
         return self
 
@@ -195,10 +199,10 @@ class KafkaSourceConfig(Model):
             word = _RESET_WORDS.get(str(reset).strip().lower())
             if word is None:
                 path = ["connection", "consumer_config", "auto.offset.reset"]
-                raise problem_at(path, f"{reset!r} is not allowed", received=reset, allowed=_RESET_WORDS)
+                raise ProblemAt(path, f"{reset!r} is not allowed", received=reset, allowed=_RESET_WORDS)
             self._settle(start=word)
         if group is not None and self.group not in (None, str(group)):
-            raise problem_at(["group"], f"says {self.group!r} but consumer_config says group.id {group!r}")
+            raise ProblemAt(["group"], f"says {self.group!r} but consumer_config says group.id {group!r}")
         if group is not None:
             self._settle(group=str(group))
         connection = self.connection.model_copy(update={"consumer_config": properties})
@@ -230,7 +234,7 @@ class KafkaSourceConfig(Model):
             return int(str(written)) / 1000
         except ValueError:
             path = ["config", "connection", "consumer_config", "max.poll.interval.ms"]
-            raise problem_at(["source", *path], f"a whole number of milliseconds is wanted, not {written!r}") from None
+            raise ProblemAt(["source", *path], f"a whole number of milliseconds is wanted, not {written!r}") from None
 
 
 class SourceSpec(Model):
@@ -246,5 +250,5 @@ class SourceSpec(Model):
     def _only_kafka(cls, data: Any) -> Any:
         # Checked first: the keys of another source would all be unknown ones.
         if isinstance(data, dict) and data.get("type") not in (None, "kafka"):
-            raise problem_at(["type"], f"{data['type']!r} is not supported by this version", allowed=["kafka"])
+            raise ProblemAt(["type"], f"{data['type']!r} is not supported by this version", allowed=["kafka"])
         return data

@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 import orjson
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from penstock.config.model import Model, problem_at
-from penstock.config.source import ConnectionSpec, Format, KafkaSourceConfig, SourceSpec, StartPosition
+from penstock.config.model import Model, ProblemAt
+from penstock.config.source import ConnectionSpec, Format, KafkaSourceConfig, SourceSpec, StartPosition, check_topic
 from penstock.core.durations import Duration, Rate
 from penstock.core.secrets import find_secrets, masked
 
@@ -95,6 +95,11 @@ class DeadLetterSpec(Model):
     file: str | None = None
     """Also append dead letters to this JSON-lines file."""
 
+    @field_validator("topic")
+    @classmethod
+    def _legal(cls, topic: str | None) -> str | None:
+        return check_topic(topic) if topic else None
+
 
 class BreakerSpec(Model):
     """When a pipeline pauses itself because too much fails."""
@@ -112,7 +117,7 @@ class BreakerSpec(Model):
 class WindowSpec(Model):
     """How long and how large one window of the pipeline may be."""
 
-    deadline: Duration = 1.0
+    deadline: Duration = Field(default=1.0, gt=0)
     """A window ends after this time, and its work is committed."""
     linger: Duration = 0.1
     """How long a batch action waits for more events before it acts on what it has."""
@@ -127,9 +132,9 @@ class OptionsSpec(Model):
     """After a failure: write a dead letter and go on, or stop the pipeline at the event."""
     retry: RetrySpec = Field(default_factory=RetrySpec)
     """Retries."""
-    timeout: Duration = 30.0
+    timeout: Duration = Field(default=30.0, gt=0)
     """An event that is acted on for longer fails."""
-    deferral_timeout: Duration = 300.0
+    deferral_timeout: Duration = Field(default=300.0, gt=0)
     """How long an event whose acknowledgement was deferred may stay open."""
     drain_timeout: Duration = 15.0
     """How long a revoked partition may take to finish its work."""
@@ -163,7 +168,7 @@ class OptionsSpec(Model):
             return self
         attempts = self.retry_count + 1
         if "attempts" in self.retry.model_fields_set and self.retry.attempts != attempts:
-            raise problem_at(
+            raise ProblemAt(
                 ["retry_count"],
                 f"{self.retry_count} retries contradict retry.attempts, which is {self.retry.attempts}",
                 hint="attempts count the first one too",
@@ -207,18 +212,18 @@ class PipelineSpec(Model):
     def _known_keys(cls, datahub: dict[str, Any] | None) -> dict[str, Any] | None:
         for key in datahub or ():
             if key not in DATAHUB_KEYS:
-                raise problem_at([key], "unknown key", allowed=sorted(DATAHUB_KEYS))
+                raise ProblemAt([key], "unknown key", allowed=sorted(DATAHUB_KEYS))
         if datahub is not None and not datahub.get("server"):
-            raise problem_at(["server"], "required")
+            raise ProblemAt(["server"], "required")
         if datahub is not None and datahub.get("token") and datahub.get("auth"):
-            raise problem_at(["auth"], "give either token or auth, not both")
+            raise ProblemAt(["auth"], "give either token or auth, not both")
         return datahub
 
     @model_validator(mode="after")
     def _drains_before_eviction(self) -> Self:
         limit = self.source.config.max_poll_interval
         if self.options.drain_timeout + _REVOKE_MARGIN >= limit:
-            raise problem_at(
+            raise ProblemAt(
                 ["options", "drain_timeout"],
                 f"{self.options.drain_timeout:g} s is too long for max.poll.interval.ms, which is {limit:g} s",
                 hint=f"it must stay more than {_REVOKE_MARGIN:g} s below",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from penstock.config.documents import Document
-from penstock.config.model import PROBLEM
+from penstock.config.model import ProblemAt
 from penstock.config.problems import Path, Problem, did_you_mean, dotted
 from penstock.core.secrets import MASK, Scrubber, is_secret_key, masked
 
@@ -40,14 +39,14 @@ def problems_of(
 
 
 def _problem(
-    details: ErrorDetails, model: type[BaseModel], document: Document, scrub: Callable[[str], str], under: Path
+    details: Mapping[str, Any], model: type[BaseModel], document: Document, scrub: Callable[[str], str], under: Path
 ) -> Problem:
-    context = details.get("ctx", {})
+    cause = details.get("ctx", {}).get("error")
     path: Path = details["loc"]
     received: object = None if details["type"] == "missing" else details["input"]
-    if details["type"] == PROBLEM:
-        path = (*path, *context["path"])
-        received = context["received"]
+    if isinstance(cause, ProblemAt):
+        path = (*path, *cause.path)
+        received = cause.received
     message, allowed, hint = _words(details, model, path)
     secret = any(is_secret_key(str(part)) for part in path)
     shown = masked(received, secret=secret)
@@ -70,12 +69,14 @@ def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
     return scrub(value) if isinstance(value, str) else value
 
 
-def _words(details: ErrorDetails, model: type[BaseModel], path: Path) -> tuple[str, Iterable[str] | None, str | None]:
+def _words(
+    details: Mapping[str, Any], model: type[BaseModel], path: Path
+) -> tuple[str, Iterable[str] | None, str | None]:
     kind, context, received = details["type"], details.get("ctx", {}), details["input"]
-    if kind == PROBLEM:
-        allowed = context["allowed"]
-        hint = context["hint"] or (did_you_mean(path[-1], allowed) if allowed and "key" in details["msg"] else None)
-        return details["msg"], allowed, hint or _listed(allowed)
+    cause = context.get("error")
+    if isinstance(cause, ProblemAt):
+        near = did_you_mean(path[-1], cause.allowed) if cause.allowed and "key" in str(cause) else None
+        return str(cause), cause.allowed, cause.hint or near or _listed(cause.allowed)
     if kind == "extra_forbidden":
         known = list(model_at(model, path[:-1]).model_fields)
         return "unknown key", known, _unknown_hint(str(path[-1]), known, model)
@@ -85,7 +86,7 @@ def _words(details: ErrorDetails, model: type[BaseModel], path: Path) -> tuple[s
         allowed = _literals(context["expected"])
         return f"{received!r} is none of {', '.join(allowed)}", allowed, did_you_mean(received, allowed)
     if kind == "value_error":
-        return str(context["error"]), None, None
+        return str(cause), None, None
     hint = "write it in quotes" if kind == "string_type" and isinstance(received, (int, float)) else None
     return _plain_words(kind, context, received, details["msg"]), None, hint
 

@@ -8,11 +8,10 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, quote_plus, unquote
 
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import GetCoreSchemaHandler, PlainSerializer, PlainValidator, WithJsonSchema
 
 MASK = "********"
 
@@ -34,7 +33,8 @@ _KEY_ENDINGS = _words("key pem value data")
 # `password_file`, `token.endpoint.url`, `ssl.key.location` say where a secret is or how it is used, not what it is.
 _ABOUT = _words(
     "path paths location file files folder dir url uri endpoint type types id ids name names class handler provider"
-    " enabled timeout ms seconds sec interval expiry ttl algorithm format length size count limit max min refresh scope second minute"
+    " enabled timeout ms seconds sec interval expiry ttl algorithm format length size count limit max min refresh scope"
+    " second minute"
 )
 
 _URL_PASSWORD = re.compile(r"([a-zA-Z][\w+.-]*://[^\s/?#:@]*):([^\s/?#]+)@")
@@ -74,13 +74,15 @@ class Secret:
         return bool(self._value)
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        from_text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema())
-        return core_schema.json_or_python_schema(
-            json_schema=from_text,
-            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
-            serialization=core_schema.plain_serializer_function_ser_schema(str),
-        )
+    def __get_pydantic_core_schema__(cls, _source: Any, handler: GetCoreSchemaHandler) -> Any:
+        shape = WithJsonSchema({"type": "string", "writeOnly": True})
+        return handler.generate_schema(Annotated[Any, PlainValidator(_as_secret), PlainSerializer(str), shape])
+
+
+def _as_secret(value: Any) -> Secret:
+    if not isinstance(value, (str, Secret)):
+        raise ValueError("a text is wanted")
+    return value if isinstance(value, Secret) else Secret(value)
 
 
 class Scrubber:

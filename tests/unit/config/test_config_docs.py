@@ -79,7 +79,7 @@ def test_the_schema_accepts(more: str) -> None:
     "more",
     [
         "colour: red",
-        "options: {timout: 3}",
+        "options: {time_out: 3}",
         "options: {concurrency: 0}",
         "options: {failure_mode: MAYBE}",
         "filters: {}",

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.config.loading import Loaded, load
+from penstock.config.spec import PipelineSpec
 
 GOOD = """\
 name: {name}
@@ -83,6 +84,7 @@ def test_the_example_of_the_design() -> None:
     assert spec.secrets >= {"t0psecret"}
     assert spec.options.retry.max_age == 3600
     assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301 - our own bytes
+    assert PipelineSpec.model_validate_json(spec.model_dump_json()).version == spec.version
 
 
 def test_json_and_toml() -> None:
@@ -235,14 +237,14 @@ action:
     headers:
       authorization: "Bearer ${TOKEN}"
     body: ${FILE:?give the file}
-options: {timout: 3}
+options: {time_out: 3}
 """
     loaded = load([write("p.yaml", text)], {})
     assert problems(loaded) == [
         "p.yaml:2: source.config.topics[0]: variable TOPIC is not set; set it, or write ${TOPIC:-default}",
         "p.yaml:7: action.config.headers.authorization: variable TOKEN is not set; set it, or write ${TOKEN:-default}",
         "p.yaml:8: action.config.body: variable FILE is not set or empty: give the file; set FILE",
-        "p.yaml:9: options.timout: unknown key; did you mean 'timeout'?",
+        "p.yaml:9: options.time_out: unknown key; did you mean 'timeout'?",
     ]
 
 
@@ -293,6 +295,20 @@ def test_aliases_that_blow_up_or_bite_their_tail_are_refused() -> None:
     assert loaded.specs == []
     assert str(loaded.problems[0]) == "bomb.yaml:1: is not valid YAML: it is nested too deeply or has too many values"
     assert len(loaded.problems) >= 2
+
+
+@pytest.mark.parametrize("key", ["1", "null", "true", "1.5", "? [a, b]\n", "? {a: b}\n", "2026-01-01"])
+def test_odd_keys(key: str) -> None:
+    loaded = load([write("p.yaml", f"{key}: x\n" + GOOD.format(name="p"))], {})
+    assert loaded.specs == []
+    assert json.dumps([problem.as_dict() for problem in loaded.problems])
+    assert len(loaded.problems) == 1
+    assert "key" in str(loaded.problems[0])
+
+
+def test_toml_of_datahub_style() -> None:
+    loaded = load([write("p.toml", 'name = "p"\nsource = {type = "kafka"}\naction = {type = "hello_world"}\n')], {})
+    assert (names(loaded), problems(loaded)) == (["p"], [])
 
 
 def test_a_later_problem_knows_its_line_and_takes_the_spec_back() -> None:

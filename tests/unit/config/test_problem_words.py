@@ -15,19 +15,19 @@ name: orders
 source:
   config:
     topics: [orders]
-    conection: {}
+    connections: {}
     start: whenever
     format: jsn
     connection: {bootstrap: "kafka://broker:9092", client_timeout_seconds: soon}
 filters:
-  - {type: match, confg: {}}
+  - {type: match, conf: {}}
   - nonsense
 transform: {type: x}
 action: null
 options:
   failure_mode: MAYBE
   retry:
-    atempts: 5
+    attempt: 5
     attempts: many
     jitter: 2
   timeout: 3 parsecs
@@ -41,17 +41,17 @@ enabled: perhaps
 """
 
 GOLDEN = """\
-orders.yaml:5: source.config.conection: unknown key; did you mean 'connection'?
+orders.yaml:5: source.config.connections: unknown key; did you mean 'connection'?
 orders.yaml:6: source.config.start: earliest, latest, a time like 2026-01-01T00:00:00Z, or epoch milliseconds is wanted, not 'whenever'
 orders.yaml:7: source.config.format: 'jsn' is none of json, avro, text, raw, datahub, wherehows; did you mean 'json'?
 orders.yaml:8: source.config.connection.bootstrap: host:port without a scheme is wanted; say how to connect by consumer_config.security.protocol
 orders.yaml:8: source.config.connection.client_timeout_seconds: a whole number is wanted, not 'soon'
-orders.yaml:10: filters[0].confg: unknown key; did you mean 'config'?
+orders.yaml:10: filters[0].conf: unknown key; did you mean 'config'?
 orders.yaml:11: filters[1]: a map is wanted, not 'nonsense'
 orders.yaml:12: transform: a list is wanted, not a map
 orders.yaml:13: action: required
 orders.yaml:15: options.failure_mode: 'MAYBE' is none of CONTINUE, THROW
-orders.yaml:17: options.retry.atempts: unknown key; did you mean 'attempts'?
+orders.yaml:17: options.retry.attempt: unknown key; did you mean 'attempts'?
 orders.yaml:18: options.retry.attempts: a whole number is wanted, not 'many'
 orders.yaml:19: options.retry.jitter: a number at most 1 is wanted, not 2
 orders.yaml:20: options.timeout: a duration like 30s, 250ms or 1h30m is wanted, not '3 parsecs'

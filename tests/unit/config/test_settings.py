@@ -92,7 +92,7 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
 
 def test_bad_values_name_file_line_and_variable(tmp_path: Path) -> None:
     (tmp_path / "penstock.yaml").write_text(
-        "http:\n  host: 0.0.0.0\n  prt: 3\nlog: {level: loud}\nspark:\n  conf: {ui.enabled: true}\nstroe: {}\n"
+        "http:\n  host: 0.0.0.0\n  prt: 3\nlog: {level: loud}\nspark:\n  conf: {ui.enabled: true}\nstorage: {}\n"
     )
     environ = {"PENSTOCK_HTTP_PORT": "many", "PENSTOCK_ENGINE_STOP_TIMEOUT": "soon"}
     assert sorted(lines(environ, tmp_path)) == [
@@ -100,7 +100,7 @@ def test_bad_values_name_file_line_and_variable(tmp_path: Path) -> None:
         "penstock.yaml:3: http.prt: unknown key; did you mean 'port'?",
         "penstock.yaml:4: log.level: 'loud' is none of debug, info, warning, error",
         "penstock.yaml:6: spark.conf.ui.enabled: is no Spark property; their names begin with spark.",
-        "penstock.yaml:7: stroe: unknown key; did you mean 'store'?",
+        "penstock.yaml:7: storage: unknown key; did you mean 'store'?",
         "variable PENSTOCK_ENGINE_STOP_TIMEOUT: engine.stop_timeout: a duration like 30s, 250ms or 1h30m is wanted, not 'soon'",
         "variable PENSTOCK_HTTP_PORT: http.port: a whole number is wanted, not 'many'",
     ]
