@@ -1,0 +1,227 @@
+"""The dispatcher: decides which pipeline's units go into which lane's next window, fairly, from what was measured."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from penstock.core.metrics import Metrics
+from penstock.engine.lanes import Lane, Role
+from penstock.engine.spark import Spark, WindowLost
+from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
+
+if TYPE_CHECKING:
+    from penstock.engine.flow import Flow
+
+_KEEP_WARM = 45.0
+"""Spark drops a worker that was idle for a minute; it costs half a second to get back."""
+_STRAGGLERS = 0.15
+"""How long a window waits for flows of the last one that are still committing: longer than a commit, shorter than anyone minds."""
+_CROWD = 10
+"""From so many units on a carpool window takes two seconds: the gap between windows grows with the number of commits."""
+_EXPRESS_LEAST = 1.05
+"""A cold member may sit in a blocking poll of one second: its commit must not be wanted before that."""
+_COLLECT = 1.0
+
+
+class Dispatcher:
+    """One per instance. Lanes ask it for windows; flows tell it when they are ready."""
+
+    def __init__(self, spark: Spark, metrics: Metrics, *, carpool: int, hot: int, express: int, pinned: int) -> None:
+        self._spark = spark
+        self._metrics = metrics
+        self._lock = threading.Condition()
+        self._flows: dict[str, Flow] = {}
+        self._units = itertools.count(1)
+        self._stopping = False
+        sizes: dict[Role, int] = {"carpool": carpool, "express": express, "hot": hot, "pinned": pinned}
+        self.lanes: dict[str, Lane] = {}
+        for role, size in sizes.items():
+            for index in range(size):
+                self.lanes[f"{role}-{index}"] = Lane(f"{role}-{index}", role, self, spark)
+
+    def start(self) -> None:
+        """Start every lane; the carpool is ready first, the rest warms up behind it."""
+        first = [lane for lane in self.lanes.values() if lane.role in ("carpool", "pinned")]
+        for lane in first:
+            lane.start()
+        for lane in first:
+            lane.warm.wait(60)
+        for lane in self.lanes.values():
+            if lane not in first:
+                lane.start()
+
+    def new_unit(self) -> int:
+        return next(self._units)
+
+    def add(self, flow: Flow) -> None:
+        """Give a flow its home."""
+        with self._lock:
+            self._flows[flow.name] = flow
+            flow.home = tuple(lane.lane for lane in self._homes(flow))
+            for name in flow.home:
+                self.lanes[name].flows.add(flow.name)
+            flow.lanes = flow.home
+
+    def _homes(self, flow: Flow) -> list[Lane]:
+        role: Role = "pinned" if flow.pinned else "carpool"
+        lanes = sorted((lane for lane in self.lanes.values() if lane.role == role), key=lambda lane: len(lane.flows))
+        return lanes[: flow.parallelism if flow.pinned else 1]
+
+    def remove(self, flow: Flow) -> None:
+        """Forget a flow; every lane that holds something of it lets go."""
+        with self._lock:
+            self._flows.pop(flow.name, None)
+            for lane in self.lanes.values():
+                if flow.name in lane.flows:
+                    lane.flows.discard(flow.name)
+                    lane.returning.discard(flow.name)
+                    lane.closings.append(flow.closing_unit(self.new_unit()))
+            self._lock.notify_all()
+
+    def wake(self, flow: Flow) -> None:
+        """A cold flow has something to do: at home if the lane is free, else by an express window until the home lane's next one."""
+        with self._lock:
+            home = self.lanes[flow.home[0]]
+            if not flow.pinned and home.busy_until is not None:
+                now = time.monotonic()
+                end = home.busy_until
+                flow.express_seconds = (
+                    end - now if end - now >= _EXPRESS_LEAST else max(_EXPRESS_LEAST, end - now + 1.0)
+                )
+                self._move(flow, [self._quietest("express")])
+            else:
+                self._move(flow, [self.lanes[name] for name in flow.home])
+            self._lock.notify_all()
+
+    def heat(self, flow: Flow, *, hot: bool) -> None:
+        """Move a flow to the lanes for heavy work, or home again."""
+        with self._lock:
+            self._move(
+                flow,
+                [lane for lane in self.lanes.values() if lane.role == "hot"]
+                if hot
+                else [self.lanes[n] for n in flow.home],
+            )
+            self._lock.notify_all()
+
+    def _quietest(self, role: Role) -> Lane:
+        return min(
+            (lane for lane in self.lanes.values() if lane.role == role),
+            key=lambda lane: (lane.busy_until is not None, len(lane.flows)),
+        )
+
+    def _move(self, flow: Flow, lanes: Iterable[Lane]) -> None:
+        chosen = list(lanes)
+        for lane in chosen:
+            lane.flows.add(flow.name)
+        for lane in self.lanes.values():
+            # A lane of its own keeps what it holds of the flow until it is evicted there: the way back is short.
+            if lane not in chosen and lane.lane not in flow.home:
+                lane.flows.discard(flow.name)
+        flow.lanes = tuple(lane.lane for lane in chosen)
+
+    def ready(self, flow: Flow) -> None:
+        """The flow has settled and committed; its partitions may be planned again."""
+        with self._lock:
+            if flow.express_seconds is not None and not flow.busy:
+                flow.express_seconds = None
+                self._move(flow, [self.lanes[name] for name in flow.home])
+            for lane in self.lanes.values():
+                lane.returning.discard(flow.name)
+            self._lock.notify_all()
+
+    def next_window(self, lane: Lane) -> WindowRequest | None:
+        """Block until the lane has something to run; None when it shall end."""
+        with self._lock:
+            returned = time.monotonic()
+            while True:
+                now = time.monotonic()
+                if self._stopping and not lane.closings and not lane.detached:
+                    return None
+                waiting = lane.returning and now < returned + _STRAGGLERS
+                if not waiting:
+                    units = list(self._plan(lane))
+                    if units or lane.closings or lane.detached:
+                        return self._window(lane, units, now)
+                    if now >= lane.used_at + _KEEP_WARM or not lane.warm.is_set():
+                        self._metrics.spark_jobs.labels("keep-warm").inc()
+                        return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local)
+                timeout = returned + _STRAGGLERS - now if waiting else lane.used_at + _KEEP_WARM - now
+                self._lock.wait(min(max(timeout, 0.001), self._soonest(lane, now)))
+
+    def _soonest(self, lane: Lane, now: float) -> float:
+        """Seconds until a flow of the lane that waits for an outage to pass may be tried again."""
+        times = [f.not_before - now for name in lane.flows if (f := self._flows.get(name)) and f.not_before > now]
+        return max(0.01, min(times, default=_KEEP_WARM))
+
+    def _plan(self, lane: Lane) -> Iterator[UnitRequest]:
+        for name in sorted(lane.flows):
+            flow = self._flows.get(name)
+            if flow is not None and lane.lane in flow.lanes and not self._stopping:
+                unit = flow.plan(lane.lane, self.new_unit)
+                if unit is not None:
+                    yield unit
+
+    def _window(self, lane: Lane, units: list[UnitRequest], now: float) -> WindowRequest:
+        if units:
+            seconds = max(unit.seconds for unit in units)
+            if lane.role == "carpool" and len(units) >= _CROWD:
+                seconds = max(2.0, seconds)
+                for unit in units:
+                    unit.seconds = seconds
+        else:
+            seconds = _COLLECT if lane.detached else 0.0
+        closings, lane.closings = lane.closings, []
+        lane.busy_until = now + seconds
+        lane.returning = {unit.pipeline for unit in units}
+        self._metrics.spark_jobs.labels("window").inc()
+        return WindowRequest(lane.lane, seconds, closings + units, detach=self._spark.is_local)
+
+    def window_done(self, lane: Lane, request: WindowRequest, outcome: WindowOutcome) -> None:
+        with self._lock:
+            lane.took(outcome)
+            if request.units:
+                self._metrics.window_seconds.observe(outcome.seconds)
+            flows = [(self._flows.get(unit.pipeline), unit) for unit in outcome.units if unit.status != "closed"]
+            # A detached unit comes back with a later window; nobody waits for it.
+            lane.returning -= {unit.pipeline for _, unit in flows if unit.status == "detached"}
+            lane.returning &= set(self._flows)
+        for flow, unit in flows:
+            if flow is not None:
+                flow.deliver(unit, request.seconds)
+
+    def window_lost(self, lane: Lane, request: WindowRequest, error: WindowLost) -> None:
+        """The worker died: every unit it held comes to nothing and is planned again by its flow."""
+        with self._lock:
+            lane.busy_until = None
+            lane.used_at = time.monotonic()
+            lane.warm.set()
+            lost = {unit.unit for unit in request.units} | lane.detached
+            lane.detached = set()
+            lane.returning = set()
+            flows = list(self._flows.values())
+        for flow in flows:
+            flow.lose(lost, error.message)
+
+    def cancel(self, units: set[int]) -> None:
+        """Kill the workers that hold these units; their lanes start anew."""
+        with self._lock:
+            lanes = [
+                lane for lane in self.lanes.values() if any(f.holds(units, lane.lane) for f in self._flows.values())
+            ]
+        for lane in lanes:
+            lane.kill_worker()
+
+    def stop(self, timeout: float) -> None:
+        """End every lane once its closing units have run."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify_all()
+        end = time.monotonic() + timeout
+        for lane in self.lanes.values():
+            if lane.is_alive():
+                lane.join(max(0.0, end - time.monotonic()))

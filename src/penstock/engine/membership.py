@@ -1,0 +1,370 @@
+"""A pipeline's place in its consumer group: which partitions it owns, where each stands, and the commits."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterable
+from typing import Protocol
+
+import structlog
+
+from penstock.config.spec import PipelineSpec
+from penstock.core.errors import Unavailable
+from penstock.core.status import PartitionStatus
+from penstock.engine.backoff import Backoff
+from penstock.engine.ledger import Owned
+from penstock.engine.positions import Position, Remembered, find, policy_offsets
+from penstock.kafka.admin import ClusterView
+from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.member import Listener, Member
+from penstock.store import MirrorRow, Store
+from penstock.worker.protocol import Partition
+
+log = structlog.get_logger("penstock.membership")
+
+_LOOK_EVERY = 3.0
+"""Seconds between looks at a cluster that gives no partitions or reports errors."""
+_epochs = itertools.count(1)
+
+
+class Owner(Protocol):
+    """The flow, as its membership needs it."""
+
+    lock: threading.RLock
+
+    def drain(self, partitions: list[Partition]) -> None: ...
+    def dropped(self, partitions: list[Partition]) -> None: ...
+
+
+class Membership(Listener):
+    """Used by the flow's own thread; `owned` is guarded by the flow's lock, for lanes plan from it."""
+
+    commits = True
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        client: KafkaClientConfig,
+        cluster: ClusterView,
+        store: Store,
+        instance: str,
+        session_timeout: float,
+        owner: Owner,
+    ) -> None:
+        self.spec = spec
+        self.owned: dict[Partition, Owned] = {}
+        self.topic_ids: dict[str, str] = {}
+        self.ends: dict[Partition, int] = {}
+        self.settled = False
+        """True once the first assignment has its positions."""
+        self._client, self._cluster, self._store, self._instance = client, cluster, store, instance
+        self._session_timeout = session_timeout
+        self._owner = owner
+        self._fresh: set[Partition] = set()
+        self._blocked: dict[Partition, str] = {}
+        self._member: Member | None = None
+        self._retry = Backoff(first=0.5, most=10.0)
+        self._trouble: str | None = None
+        self._looked_at = 0.0
+
+    # -- life in the group -----------------------------------------------------------------
+
+    def join(self) -> None:
+        """Raises `Unavailable` or `ConfigError` when the cluster cannot be used."""
+        self._cluster.topics(timeout=10.0)
+        self._member = Member(self._client, self.spec.group, self, session_timeout=self._session_timeout)
+        self._member.join(self.spec.source.config.subscription)
+        self._looked_at = time.monotonic()
+
+    def poll(self, timeout: float) -> None:
+        if self._member is not None:
+            self._member.poll(timeout)
+            if self._member.fatal is not None:
+                raise self._member.fatal
+
+    def leave(self) -> None:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+        self.lost(list(self.owned) + list(self._fresh))
+
+    def assigned(self, partitions: list[Partition]) -> None:
+        self._fresh.update(partitions)
+        log.info("partitions assigned", pipeline=self.spec.name, partitions=_names(partitions))
+
+    def revoked(self, partitions: list[Partition]) -> None:
+        log.info("partitions revoked", pipeline=self.spec.name, partitions=_names(partitions))
+        self._owner.drain(partitions)
+        self._drop(partitions)
+
+    def lost(self, partitions: list[Partition]) -> None:
+        if partitions:
+            self._drop(partitions)
+
+    def _drop(self, partitions: Iterable[Partition]) -> None:
+        gone = list(partitions)
+        with self._owner.lock:
+            for tp in gone:
+                self.owned.pop(tp, None)
+                self.ends.pop(tp, None)
+                self._blocked.pop(tp, None)
+                self._fresh.discard(tp)
+        self._owner.dropped(gone)
+
+    def doubt(self, partition: Partition) -> None:
+        """The position of this partition is no longer sure: find it anew. The flow's lock is held."""
+        self.owned.pop(partition, None)
+        self._fresh.add(partition)
+
+    def commit(self, parts: list[Owned]) -> None:
+        """I1, I2: only what is finished, never backwards; raises `CommitRefused`."""
+        assert self._member is not None
+        with self._owner.lock:
+            commits = {own.key: own.commit() for own in parts if own.committed is None or own.position >= own.committed}
+        self._member.commit(commits)
+        with self._owner.lock:
+            for own in parts:
+                if own.key in commits:
+                    own.committed = commits[own.key].offset
+
+    # -- finding positions -----------------------------------------------------------------
+
+    def resolve(self) -> bool:
+        """Give newly assigned partitions their positions; True when there are new ones."""
+        if not self._fresh or self._retry.waiting:
+            return False
+        wanted = sorted(self._fresh)
+        try:
+            found = self._positions(wanted)
+        except Unavailable as error:
+            self._retry.fail()
+            self._trouble = str(error)
+            return False
+        self._retry.succeed()
+        self._trouble = None
+        for tp, position in found.items():
+            self._enter(tp, position)
+        missing = set(wanted) - set(found)
+        if missing:
+            # The topic is being deleted or made: the next look will tell.
+            self._retry.fail()
+        self.settled = self.settled or not missing
+        return bool(found)
+
+    def _positions(self, wanted: list[Partition]) -> dict[Partition, Position]:
+        topics = sorted({topic for topic, _ in wanted})
+        self.topic_ids.update(self._cluster.topic_ids(topics))
+        bounds = self._cluster.watermarks(wanted)
+        present = [tp for tp in wanted if tp in bounds and tp[0] in self.topic_ids]
+        self.ends.update({tp: bounds[tp][1] for tp in present})
+        committed = self._committed(present)
+        mirrored = self._mirrored() if len(committed) < len(present) else {}
+        policy = policy_offsets(
+            self._cluster, self._start(topics, committed, mirrored), {tp: bounds[tp] for tp in present}
+        )
+        found = {
+            tp: find(
+                tp,
+                topic_id=self.topic_ids[tp[0]],
+                committed=committed.get(tp),
+                mirrored=mirrored.get(tp),
+                bounds=bounds[tp],
+                policy_offset=policy[tp],
+            )
+            for tp in present
+        }
+        self._commit_new(found)
+        return found
+
+    def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:
+        assert self._member is not None
+        answers = self._member.committed(partitions)
+        return {tp: Remembered(offset, metadata) for tp, (offset, metadata) in answers.items() if offset is not None}
+
+    def _mirrored(self) -> dict[Partition, Remembered]:
+        rows = self._store.offsets.mirrored(self.spec.group)
+        return {tp: Remembered(row.offset, row.metadata) for tp, row in rows.items()}
+
+    def _start(
+        self, topics: list[str], committed: dict[Partition, Remembered], mirrored: dict[Partition, Remembered]
+    ) -> int | str:
+        """The start policy counts for partitions present at the first start; those that appear later begin at earliest."""
+        started = bool(committed or mirrored or self.owned) or self._group_has_commits(topics)
+        return "earliest" if started else self.spec.source.config.start_position
+
+    def _group_has_commits(self, topics: list[str]) -> bool:
+        counts = self._cluster.topics()
+        others = [
+            (topic, p)
+            for topic in counts
+            if topic in topics or self.spec.source.config.topic_pattern
+            for p in range(counts[topic])
+        ]
+        return bool(self._committed(others))
+
+    def _commit_new(self, found: dict[Partition, Position]) -> None:
+        """A resolved start is committed at once, before the first unit: a crash must not resolve it again, later."""
+        assert self._member is not None
+        new = {
+            tp: Owned(*tp, 0, self.topic_ids[tp[0]], position.frontier, position.holes).commit()
+            for tp, position in found.items()
+            if position.commit
+        }
+        if new:
+            self._member.commit(new)
+
+    def _enter(self, tp: Partition, position: Position) -> None:
+        if position.note:
+            log.warning(position.note[1], pipeline=self.spec.name)
+            self._note(*position.note, position)
+        with self._owner.lock:
+            self._fresh.discard(tp)
+            self._blocked.pop(tp, None)
+            if position.blocked:
+                self._blocked[tp] = position.blocked
+                return
+            own = Owned(*tp, next(_epochs), self.topic_ids[tp[0]], position.frontier, position.holes)
+            own.committed = own.position if self.commits else None
+            own.at_end = own.frontier >= self.ends[tp] and not own.holes
+            self.owned[tp] = own
+
+    def _note(self, kind: str, text: str, position: Position) -> None:
+        data = (
+            {"from": position.gap[0], "to": position.gap[1], "count": position.gap[1] - position.gap[0]}
+            if position.gap
+            else {}
+        )
+        try:
+            self._store.pipelines.note(self.spec.name, self._instance, kind, text, data)
+        except Unavailable:
+            log.warning("history cannot be written", pipeline=self.spec.name)
+
+    # -- what is shown ---------------------------------------------------------------------
+
+    def lag(self) -> int:
+        """Records behind, as far as known. The flow's lock is held."""
+        return sum(max(0, self.ends.get(tp, 0) - own.position) for tp, own in self.owned.items())
+
+    def trouble(self) -> str | None:
+        """Why the pipeline cannot work, if it cannot."""
+        if self._blocked:
+            return next(iter(self._blocked.values()))
+        member = self._member
+        unsure = not self.owned or (member is not None and member.last_error is not None)
+        if unsure and time.monotonic() >= self._looked_at + _LOOK_EVERY:
+            self._trouble = self._look()
+            self._looked_at = time.monotonic()
+            if self._trouble is None and member is not None:
+                member.last_error = None
+        elif not unsure and not self._fresh:
+            self._trouble = None
+        return self._trouble
+
+    def _look(self) -> str | None:
+        try:
+            present = self._cluster.topics(timeout=3.0)
+        except Unavailable as error:
+            return str(error)
+        config = self.spec.source.config
+        missing = [t for t in config.subscription if not t.startswith("^") and not present.get(t)]
+        if missing and not self.owned:
+            return f"topic {', '.join(map(repr, missing))} does not exist"
+        return None
+
+    def remark(self) -> str | None:
+        """Something worth knowing about a pipeline that is well."""
+        return (
+            "no partition is assigned to this instance" if self.settled and not self.owned and not self._fresh else None
+        )
+
+    def partitions(self, instance: str) -> list[PartitionStatus]:
+        with self._owner.lock:
+            return [
+                PartitionStatus(
+                    topic=own.topic,
+                    partition=own.partition,
+                    committed=own.committed if self.commits else own.position,
+                    end=(end := self.ends.get(own.key)),
+                    lag=max(0, end - own.position) if end is not None else None,
+                    owner=instance,
+                )
+                for own in self.owned.values()
+            ]
+
+    def mirror_rows(self) -> list[MirrorRow]:
+        """The last commits, for the store."""
+        with self._owner.lock:
+            commits = [(own, own.commit()) for own in self.owned.values() if own.committed is not None]
+        return [
+            MirrorRow(
+                group=self.spec.group,
+                topic=own.topic,
+                topic_id=own.topic_id,
+                partition=own.partition,
+                offset=c.offset,
+                metadata=c.metadata,
+            )
+            for own, c in commits
+            if c.offset == own.committed
+        ]
+
+
+class Stateless(Membership):
+    """No group: every instance reads every partition, beginning at the start policy, and nothing is committed."""
+
+    commits = False
+
+    def join(self) -> None:
+        self._take_new_partitions()
+
+    def poll(self, timeout: float) -> None:
+        if timeout:
+            time.sleep(min(timeout, 0.2))
+        if time.monotonic() >= self._looked_at + 2 * _LOOK_EVERY:
+            self._take_new_partitions()
+
+    def _take_new_partitions(self) -> None:
+        counts = self._cluster.topics(timeout=10.0)
+        config = self.spec.source.config
+        if config.topic_pattern:
+            import re  # noqa: PLC0415 - only patterns need it
+
+            pattern = re.compile(config.topic_pattern)
+            names = [name for name in counts if pattern.match(name)]
+        else:
+            names = [name for name in config.subscription if name in counts]
+        known = set(self.owned) | self._fresh | set(self._blocked)
+        new = [(name, p) for name in names for p in range(counts[name]) if (name, p) not in known]
+        if new:
+            self.assigned(new)
+        self._looked_at = time.monotonic()
+
+    def leave(self) -> None:
+        self.lost(list(self.owned) + list(self._fresh))
+
+    def commit(self, parts: list[Owned]) -> None:
+        """Nothing to commit."""
+
+    def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:
+        return {}
+
+    def _mirrored(self) -> dict[Partition, Remembered]:
+        return {}
+
+    def _start(
+        self, topics: list[str], committed: dict[Partition, Remembered], mirrored: dict[Partition, Remembered]
+    ) -> int | str:
+        # Partitions that appear while it runs are read from their beginning.
+        return "earliest" if self.settled else self.spec.source.config.start_position
+
+    def _commit_new(self, found: dict[Partition, Position]) -> None:
+        """Nothing to commit."""
+
+    def mirror_rows(self) -> list[MirrorRow]:
+        return []
+
+
+def _names(partitions: Iterable[Partition]) -> list[str]:
+    return [f"{topic}/{partition}" for topic, partition in partitions]

@@ -1,0 +1,94 @@
+"""Where a newly assigned partition begins: its commit, the store's mirror of it, or the start policy; and gaps on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.engine.ledger import decode
+from penstock.worker.protocol import Partition
+
+
+class Cluster(Protocol):
+    """The questions to the cluster that finding a position takes."""
+
+    def watermarks(self, places: list[Partition]) -> Mapping[Partition, tuple[int, int]]: ...
+    def offsets_for_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, int | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a commit, or its mirror in the store, says about a partition."""
+
+    offset: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to begin, and what to tell about it."""
+
+    frontier: int
+    holes: tuple[int, ...] = ()
+    commit: bool = False
+    """True: the position is new and is committed before the first unit."""
+    note: tuple[str, str] | None = None
+    """Kind and text for the pipeline's history."""
+    blocked: str | None = None
+    """Why nothing may be read."""
+    gap: tuple[int, int] | None = None
+
+
+Start = int | str
+"""`earliest`, `latest` or epoch milliseconds."""
+
+
+def find(
+    partition: Partition,
+    *,
+    topic_id: str,
+    committed: Remembered | None,
+    mirrored: Remembered | None,
+    bounds: tuple[int, int],
+    policy_offset: int,
+) -> Position:
+    """The position of one partition. `policy_offset` is where the start policy would begin."""
+    name = f"{partition[0]}/{partition[1]}"
+    if committed is not None:
+        return _resume(name, topic_id, committed, bounds)
+    if mirrored is not None and decode(mirrored.offset, mirrored.metadata)[0] == topic_id:
+        found = _resume(name, topic_id, mirrored, bounds)
+        note = found.note or (
+            "mirror",
+            f"{name}: the group has forgotten its offset; going on at {mirrored.offset}, as the store remembers",
+        )
+        return Position(found.frontier, found.holes, True, note, found.blocked, found.gap)
+    return Position(policy_offset, commit=True)
+
+
+def _resume(name: str, topic_id: str, remembered: Remembered, bounds: tuple[int, int]) -> Position:
+    low, high = bounds
+    known_id, frontier, holes = decode(remembered.offset, remembered.metadata)
+    if known_id is not None and known_id != topic_id:
+        note = ("recreated", f"{name}: the topic was made anew (id {known_id} is now {topic_id}); beginning at {low}")
+        return Position(low, commit=True, note=note)
+    if remembered.offset < low:
+        kept = tuple(h for h in holes if h >= low)
+        text = f"{name}: offsets {remembered.offset} to {low - 1} are no longer in the log; going on at {low}"
+        return Position(max(low, frontier), kept, True, ("gap", text), gap=(remembered.offset, low))
+    if remembered.offset > high:
+        why = f"{name}: the committed offset {remembered.offset} lies beyond the end of the log ({high}); reset the offsets to go on"
+        return Position(remembered.offset, blocked=why)
+    return Position(frontier, holes)
+
+
+def policy_offsets(cluster: Cluster, start: Start, bounds: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
+    """Where the start policy begins, per partition."""
+    if start == "earliest":
+        return {tp: low for tp, (low, _) in bounds.items()}
+    if isinstance(start, int):
+        found = cluster.offsets_for_times(dict.fromkeys(bounds, start))
+        # A time after the last record means: what comes from now on.
+        return {tp: offset if (offset := found.get(tp)) is not None else high for tp, (_, high) in bounds.items()}
+    return {tp: high for tp, (_, high) in bounds.items()}

@@ -1,0 +1,172 @@
+"""Tells the store and the metrics, every second, what this instance is doing; and looks at the cluster for what flows cannot see."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+import structlog
+
+from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.metrics import Metrics
+from penstock.engine.flow import Flow
+from penstock.kafka.admin import ClusterView
+from penstock.store import InstanceRow, OwnedPartition, StateRow, Store
+from penstock.worker.protocol import Partition
+
+log = structlog.get_logger("penstock.publisher")
+
+_EVERY = 1.0
+_HEARTBEAT = 2.0
+_ENDS = 2.0
+_COLD_ENDS = 30.0
+"""A cold pipeline has no lag, or the bell would have rung."""
+_TOPIC_IDS = 10.0
+"""A topic that was deleted and made again in between shows by its id."""
+_EXPIRE = 60.0
+
+
+class Publisher(threading.Thread):
+    """One per instance."""
+
+    def __init__(
+        self,
+        instance: str,
+        version: str,
+        store: Store,
+        metrics: Metrics,
+        flows: Sequence[Flow],
+        invalid: Sequence[StateRow],
+    ) -> None:
+        super().__init__(name="publisher", daemon=True)
+        self._row = InstanceRow(
+            id=instance, host=socket.gethostname(), pid=os.getpid(), version=version, started_at=int(time.time() * 1000)
+        )
+        self._store, self._metrics, self._flows = store, metrics, flows
+        self._invalid = list(invalid)
+        self._last: dict[str, object] = {}
+        self._due: dict[str, float] = defaultdict(float)
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        while not self._done.wait(_EVERY):
+            self.publish()
+            self._watch_clusters()
+
+    def stop(self) -> None:
+        """A last word, then the instance is forgotten; what it did stays in the history."""
+        self._done.set()
+        self.join(5.0)
+        self.publish()
+        try:
+            self._store.instances.remove(self._row.id)
+        except Unavailable as error:
+            log.warning("the store was not told of the stop", reason=str(error))
+
+    def publish(self) -> None:
+        """Write what has changed; an absent store is waited for."""
+        try:
+            if self._is_due("heartbeat", _HEARTBEAT):
+                self._store.instances.heartbeat(self._row)
+            if self._is_due("expire", _EXPIRE):
+                self._store.instances.expire(_EXPIRE)
+            self._states()
+            self._partitions()
+        except Unavailable as error:
+            self._metrics.store_errors.labels("publish").inc()
+            self._last.clear()
+            log.warning("the store cannot be written", reason=str(error))
+
+    def _is_due(self, what: str, every: float) -> bool:
+        now = time.monotonic()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + every
+        return True
+
+    def _changed(self, key: str, value: object) -> bool:
+        if self._last.get(key) == value:
+            return False
+        self._last[key] = value
+        return True
+
+    def _states(self) -> None:
+        rows = [*self._invalid, *map(self._state, self._flows)]
+        self._store.pipelines.put_states([row for row in rows if self._changed(f"state {row.pipeline}", row)])
+
+    def _state(self, flow: Flow) -> StateRow:
+        done = flow.books.summary()
+        return StateRow(
+            pipeline=flow.name,
+            instance=self._row.id,
+            state=flow.state,
+            reason=flow.reason,
+            events=done.events,
+            failures=done.failed,
+            acted=done.acted,
+            filtered=done.filtered,
+            p50_ms=done.p50_ms,
+            p99_ms=done.p99_ms,
+        )
+
+    def _partitions(self) -> None:
+        owned: dict[str, list[OwnedPartition]] = {}
+        mirrored = []
+        for flow in self._flows:
+            parts = flow.partitions()
+            rows = [OwnedPartition(p.topic, p.partition, p.committed, p.end) for p in parts]
+            if self._changed(f"partitions {flow.name}", rows):
+                owned[flow.name] = rows
+                self._metrics.set_positions(flow.name, parts)
+            mirror = flow.membership.mirror_rows()
+            if self._changed(f"mirror {flow.name}", mirror):
+                mirrored += mirror
+        self._store.partitions.put_all(self._row.id, owned)
+        self._store.offsets.mirror(mirrored)
+
+    def _watch_clusters(self) -> None:
+        cold_too = self._is_due("cold ends", _COLD_ENDS)
+        if self._is_due("ends", _ENDS) or cold_too:
+            self._ask_each_cluster(lambda cluster, flows: self._ends(cluster, flows, cold_too=cold_too))
+        if self._is_due("topic ids", _TOPIC_IDS):
+            self._ask_each_cluster(self._topic_ids)
+
+    def _ask_each_cluster(self, ask: object) -> None:
+        by_cluster: dict[int, list[Flow]] = defaultdict(list)
+        for flow in self._flows:
+            by_cluster[id(flow.around.cluster)].append(flow)
+        for flows in by_cluster.values():
+            try:
+                ask(flows[0].around.cluster, flows)  # type: ignore[operator]  # one of the two methods below
+            except PenstockError as error:
+                log.debug("cluster not asked", reason=str(error))
+
+    def _ends(self, cluster: ClusterView, flows: list[Flow], *, cold_too: bool) -> None:
+        wanted: set[Partition] = set()
+        asked = [flow for flow in flows if cold_too or flow.temperature != "cold"]
+        for flow in asked:
+            with flow.lock:
+                wanted.update(flow.membership.owned)
+        if not wanted:
+            return
+        ends = cluster.watermarks(sorted(wanted))
+        for flow in asked:
+            with flow.lock:
+                flow.membership.ends.update({tp: ends[tp][1] for tp in flow.membership.owned if tp in ends})
+
+    def _topic_ids(self, cluster: ClusterView, flows: list[Flow]) -> None:
+        topics = {topic for flow in flows for topic, _ in list(flow.membership.owned)}
+        ids = cluster.topic_ids(sorted(topics)) if topics else {}
+        for flow in flows:
+            with flow.lock:
+                strange = [
+                    tp
+                    for tp, own in flow.membership.owned.items()
+                    if tp[0] in ids and ids[tp[0]] != own.topic_id and own.unit is None
+                ]
+                for tp in strange:
+                    flow.membership.doubt(tp)

@@ -1,0 +1,267 @@
+"""The Spark context: started with the settings that make small jobs fast, and asked for one window at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from penstock.core.errors import PenstockError, Terminal, Transient
+from penstock.worker.protocol import WindowOutcome, WindowRequest
+
+_LOG4J = """
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark %p %c{{1}}: %m%n%ex
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = console
+"""
+
+
+_GREETINGS = (b"WARNING: Using incubator modules", b"Setting default log level", b"To adjust logging level use")
+
+
+class SparkStartError(PenstockError, Terminal):
+    """Spark could not be started."""
+
+    code = "spark-start"
+
+
+class WindowLost(PenstockError, Transient):
+    """A window ended without an outcome: its worker died, or its job was cancelled."""
+
+    code = "window-lost"
+
+
+class Spark:
+    """One Spark context. `run` may be called from many threads, one window each."""
+
+    def __init__(
+        self, *, master: str, conf: Mapping[str, str], home: Path, slots: int, driver_output: str | None = None
+    ) -> None:
+        self.master = f"local[{slots}]" if master == "local" or master.startswith("local[") else master
+        self.is_local = self.master.startswith("local[")
+        self.jobs = 0
+        self._conf = dict(conf)
+        self._home = home
+        self._output = driver_output
+        self._building = threading.Lock()
+        self._sc: Any = None
+        self._stopping = False
+        self._process: subprocess.Popen[bytes] | None = None
+        # Spark's sockets live here and a socket's path has at most 104 characters.
+        self._folder = Path(tempfile.mkdtemp(prefix="penstock-", dir="/tmp" if Path("/tmp").is_dir() else None))  # noqa: S108 - private by mkdtemp
+        self._archive, self._fresh_archive = self._class_archive()
+
+    def start(self) -> None:
+        """Launch the JVM and the context; 3-4 s from the second start on a machine."""
+        os.environ["PYSPARK_PYTHON"] = self._conf.get("spark.pyspark.python", sys.executable)
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if self.is_local:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        _check_java()
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only `run` pays
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
+
+        conf = SparkConf(loadDefaults=False)
+        for name, value in (self._settings() | self._conf).items():
+            conf.set(name, value)
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark has no types here
+                conf, {"stderr": subprocess.PIPE}
+            )
+            self._process = gateway.proc
+            threading.Thread(
+                target=self._forward, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True
+            ).start()
+            self._sc = SparkContext(gateway=gateway, conf=conf)
+        except Exception as error:
+            raise SparkStartError(
+                f"Spark did not start: {error}", hint="`penstock doctor` looks at Java and Spark"
+            ) from error
+        if not self.is_local:
+            self._ship()
+
+    def _forward(self, stream: IO[bytes]) -> None:
+        """Pass on what the JVM and the workers say, without Spark's greetings and without the noise of an ending."""
+        for line in stream:
+            if not self._stopping and not line.startswith(_GREETINGS):
+                sys.stderr.buffer.write(line)
+                sys.stderr.buffer.flush()
+
+    def _settings(self) -> dict[str, str]:
+        log = self._folder / "log4j2.properties"
+        log.write_text(_LOG4J.format(level=os.environ.get("PENSTOCK_SPARK_LOG", "fatal")))
+        java = [
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            f"-Djava.io.tmpdir={self._folder}",
+            f"-Dlog4j2.configurationFile=file:{log}",
+            "-Xlog:disable",
+            "-Xlog:all=error:stderr",
+            *self._archive,
+        ]
+        settings = {
+            "spark.app.name": "penstock",
+            "spark.master": self.master,
+            # Spark repeats nothing by itself: what ran is known only by its outcome.
+            "spark.task.maxFailures": "1",
+            "spark.speculation": "false",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.python.worker.reuse": "true",
+            # Takes 33-47 ms off every small Python job.
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.python.daemon.module": "penstock.worker.daemon",
+            "spark.local.dir": str(self._folder),
+            "spark.driver.extraJavaOptions": " ".join(java),
+            "spark.driver.memory": "512m",
+            "spark.cleaner.periodicGC.interval": "10min",
+        }
+        if self.is_local:
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        else:
+            # The daemon starts before the product's code arrives there.
+            settings |= {"spark.authenticate": "true", "spark.python.daemon.module": "pyspark.daemon"}
+            self._require_secret()
+        return settings
+
+    def _require_secret(self) -> None:
+        """YARN and Kubernetes hand out a secret of their own; a standalone cluster has one that its master, workers and drivers share."""
+        wanted = self._conf.get("spark.authenticate", "true").lower() != "false"
+        if self.master.startswith("spark://") and wanted and "spark.authenticate.secret" not in self._conf:
+            raise SparkStartError(
+                "a Spark standalone master needs the cluster's secret",
+                received="no spark.authenticate.secret",
+                hint="set spark.conf 'spark.authenticate.secret' to the cluster's value, or 'spark.authenticate' to false if it has none",
+            )
+
+    def _class_archive(self) -> tuple[list[str], Path | None]:
+        """JVM options for the class-data archive, and the file to be written at exit if this is the first start."""
+        stamp = hashlib.sha1(f"{_spark_version()}|{_java_identity()}|1".encode(), usedforsecurity=False).hexdigest()[
+            :12
+        ]
+        ready = self._home / "cache" / f"spark-{stamp}.jsa"
+        if ready.is_file():
+            return [f"-XX:SharedArchiveFile={ready}", "-Xshare:auto"], None
+        with contextlib.suppress(OSError):
+            ready.parent.mkdir(parents=True, exist_ok=True)
+            return [f"-XX:ArchiveClassesAtExit={self._folder / ready.name}"], ready
+        return [], None
+
+    def _ship(self) -> None:
+        """Send the product's own code to the executors; its dependencies must be installed there."""
+        package = Path(__file__).resolve().parents[1]
+        target = self._folder / "penstock.zip"
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in sorted(package.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    archive.write(file, Path("penstock") / file.relative_to(package))
+        self._sc.addPyFile(str(target))
+
+    def run(self, request: WindowRequest) -> WindowOutcome:
+        """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
+        from penstock.worker.window import run_window  # noqa: PLC0415 - imports pyspark
+
+        payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            with self._building:
+                # Each value of the variable has its own daemon and worker process, the same every time: that makes a lane.
+                self._sc.environment["PENSTOCK_LANE"] = request.lane
+                if self._output:
+                    self._sc.environment["PENSTOCK_STDOUT"] = self._output
+                rdd = self._sc.parallelize([payload], 1).mapPartitions(run_window)
+                _ = rdd._jrdd  # noqa: SLF001 - the environment is taken when this is built
+            self.jobs += 1
+            outcome: WindowOutcome = pickle.loads(rdd.collect()[0])  # noqa: S301 - from our own worker
+        except Exception as error:
+            raise WindowLost(_reason(error)) from error
+        return outcome
+
+    def stop(self) -> None:
+        """End context and JVM; on the first start of a machine the JVM writes its class archive on the way out."""
+        self._stopping = True
+        if self._sc is not None:
+            with contextlib.suppress(Exception):
+                self._sc.stop()
+            with contextlib.suppress(Exception):
+                self._sc._gateway.shutdown()  # noqa: SLF001 - there is no public way to end the JVM
+            type(self._sc)._gateway = None  # noqa: SLF001 - so that another context in this process starts a JVM of its own
+            type(self._sc)._jvm = None  # noqa: SLF001 - as above
+            self._sc = None
+        if self._process is not None:
+            self._end_process(self._process)
+            self._process = None
+        self._keep_archive()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end_process(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdin:
+            process.stdin.close()
+        try:
+            process.wait(timeout=20 if self._fresh_archive else 5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=5)
+
+    def _keep_archive(self) -> None:
+        if self._fresh_archive is None:
+            return
+        made = self._folder / self._fresh_archive.name
+        if made.is_file():
+            with contextlib.suppress(OSError):
+                partial = self._fresh_archive.with_suffix(f".{os.getpid()}")
+                shutil.copyfile(made, partial)
+                partial.replace(self._fresh_archive)
+
+
+def _reason(error: Exception) -> str:
+    """The one line of a Spark failure that says something."""
+    text = str(error)
+    for line in text.splitlines():
+        if "SparkException" in line or "worker exited" in line or "Error:" in line:
+            return line.strip()[:500]
+    return text.strip()[:500] or type(error).__name__
+
+
+def _spark_version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - only needed here
+
+    return version("pyspark")
+
+
+def _java_executable() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
+
+
+def _java_identity() -> str:
+    java = _java_executable()
+    if java is None:
+        return "none"
+    real = Path(java).resolve()
+    return f"{real}|{real.stat().st_mtime_ns}" if real.exists() else str(real)
+
+
+def _check_java() -> None:
+    java = _java_executable()
+    if java is None or not Path(java).exists():
+        raise SparkStartError(
+            "Java was not found",
+            received=os.environ.get("JAVA_HOME"),
+            allowed="Java 17 or newer",
+            hint="install a JRE 17, or set JAVA_HOME",
+        )

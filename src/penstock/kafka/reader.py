@@ -1,0 +1,140 @@
+"""The executor's consumer: reads given partitions from given offsets, in batches, without a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from penstock.core.event import RecordLike
+from penstock.kafka.client import KafkaClientConfig
+
+Partition = tuple[str, int]
+
+_SETTINGS = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    # The default of 1000 makes a busy consumer look idle: drains fell to a tenth.
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 100,
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 16_384,
+}
+
+_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - the client's public codes begin with _
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001 - as above
+_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - as above
+_WAKE_AT_MOST = 4
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records in the order they were read, and the next offset per partition once all of them are finished."""
+
+    records: list[RecordLike]
+    ends: dict[Partition, int]
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What the consumer met besides records."""
+
+    out_of_range: set[Partition] = field(default_factory=set)
+    gone: set[Partition] = field(default_factory=set)
+    error: str | None = None
+
+
+class Reader:
+    """One librdkafka consumer that stays assigned between windows, so that fetching goes on while the driver commits."""
+
+    def __init__(self, client: KafkaClientConfig, *, name: str) -> None:
+        # librdkafka wants a group.id even though this consumer never joins a group.
+        self._consumer = Consumer(
+            client.consumer(_SETTINGS | {"group.id": f"{name}-reader", "error_cb": self._on_error})
+        )
+        self._next: dict[Partition, int] = {}
+        self._one_topic = True
+        self.eof: dict[Partition, int] = {}
+        self.trouble = Trouble()
+
+    def place(self, wanted: Mapping[Partition, int]) -> None:
+        """Read on from these offsets: nothing moves where the consumer already stands there."""
+        self.trouble = Trouble()
+        leave = [tp for tp, offset in self._next.items() if wanted.get(tp) != offset]
+        enter = [tp for tp, offset in wanted.items() if self._next.get(tp) != offset]
+        if leave:
+            self._consumer.incremental_unassign([TopicPartition(*tp) for tp in leave])
+        if enter:
+            self._consumer.incremental_assign([TopicPartition(*tp, wanted[tp]) for tp in enter])
+            self._wake(enter[:_WAKE_AT_MOST])
+        for tp in leave:
+            del self._next[tp]
+            self.eof.pop(tp, None)
+        for tp in enter:
+            self._next[tp] = wanted[tp]
+            self.eof.pop(tp, None)
+        self._one_topic = len({topic for topic, _ in self._next}) <= 1
+
+    def _wake(self, partitions: Iterable[Partition]) -> None:
+        # After an assign the first fetch can wait hundreds of ms for librdkafka's sleeping broker thread; a question to the leader wakes it.
+        for tp in partitions:
+            try:
+                self._consumer.get_watermark_offsets(TopicPartition(*tp), timeout=1.0, cached=False)
+            except KafkaException:
+                return
+
+    def read(self, limit: int, timeout: float) -> Batch | None:
+        """What is there at once, up to `limit`; else the first record within `timeout`."""
+        # A consumed message always has its coordinates; the client's types say they may be None.
+        messages: list[Any] = self._consumer.consume(limit, 0) or self._consumer.consume(1, timeout)
+        if not messages:
+            return None
+        if any(map(Message.error, messages)):
+            messages = [m for m in messages if m.error() is None or self._note(m)]
+            if not messages:
+                return None
+        ends = self._ends(messages)
+        self._next.update(ends)
+        return Batch(messages, ends)
+
+    def _ends(self, messages: list[Any]) -> dict[Partition, int]:
+        if self._one_topic and len(set(map(Message.partition, messages))) == 1:
+            last = messages[-1]
+            return {(last.topic(), last.partition()): last.offset() + 1}
+        return {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
+
+    def _note(self, message: Any) -> bool:
+        """Remember an error message; always False, for it is no record."""
+        error, tp = message.error(), (message.topic(), message.partition())
+        if error.code() == _EOF:
+            if tp in self._next:
+                self.eof[tp] = message.offset()
+                # Transaction markers and compacted ranges must not hold the position back.
+                self._next[tp] = max(self._next[tp], message.offset())
+        elif error.code() in _OUT_OF_RANGE:
+            self.trouble.out_of_range.add(tp)
+        elif error.code() in _GONE:
+            self.trouble.gone.add(tp)
+        else:
+            self.trouble.error = error.str()
+        return False
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.trouble.error = error.str()
+
+    def at_end(self, partition: Partition) -> bool:
+        """True when everything that was there has been read."""
+        end = self.eof.get(partition)
+        return end is not None and self._next.get(partition, -1) <= end
+
+    def position(self, partition: Partition) -> int:
+        """The next offset this consumer will deliver."""
+        return self._next[partition]
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,129 @@
+"""Runs an instance in this process until it is told to stop, or until it has caught up."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from penstock import __version__
+from penstock.config.problems import InvalidConfigError
+from penstock.config.settings import Settings
+from penstock.core.errors import Unavailable
+from penstock.core.metrics import METRICS
+from penstock.core.status import PipelineSummary
+from penstock.engine.instance import Instance
+from penstock.service.logs import configure_logs
+from penstock.service.validation import load_checked
+from penstock.store import StateRow, Store
+
+log = structlog.get_logger("penstock.run")
+
+_LOOK_EVERY = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What the pipelines of this process did."""
+
+    pipelines: dict[str, PipelineSummary]
+    failed: bool
+    """A pipeline failed, or a file could not be used."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"pipelines": {name: summary.as_dict() for name, summary in self.pipelines.items()}}
+
+
+class Stop:
+    """Set by SIGTERM, SIGINT or a caller; signals are taken only in the main thread."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, lambda *_: self.asked.set())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def run_instance(
+    paths: Sequence[Path | str],
+    settings: Settings,
+    *,
+    until_caught_up: bool = False,
+    on_ready: Callable[[Instance], None] | None = None,
+    stop: threading.Event | None = None,
+    quiet_output: bool = False,
+) -> RunSummary:
+    """Run the pipelines of these files. `quiet_output` keeps what actions print off standard output."""
+    loaded = load_checked(paths)
+    for warning in loaded.warnings:
+        log.warning(str(warning))
+    for problem in loaded.problems:
+        log.error(str(problem))
+    if not loaded.specs and loaded.problems:
+        raise InvalidConfigError(loaded.problems)
+    secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
+    configure_logs(level=settings.log.level, format=settings.log.format, secrets=secrets)
+    invalid = [
+        StateRow(pipeline=_called(problem), instance="", state="invalid", reason=str(problem))
+        for problem in loaded.problems
+    ]
+    stream = sys.stderr if quiet_output else sys.stdout
+    with Stop() as asked, Store.open(settings.store_url) as store:
+        instance = Instance(
+            loaded.specs, settings, store, METRICS, version=__version__, invalid=invalid, output=_path_of(stream)
+        )
+        try:
+            instance.start()
+            if on_ready:
+                on_ready(instance)
+            _wait(instance, [asked.asked, *([stop] if stop else [])], until_caught_up=until_caught_up)
+            failed = bool(loaded.problems) or any(flow.state == "failed" for flow in instance.flows)
+        finally:
+            instance.stop()
+        return RunSummary(instance.summary(), failed or any(flow.state == "failed" for flow in instance.flows))
+
+
+def _wait(instance: Instance, stops: list[threading.Event], *, until_caught_up: bool) -> None:
+    ends = None
+    while not any(stop.is_set() for stop in stops):
+        if until_caught_up:
+            try:
+                ends = ends or instance.ends()
+                if instance.caught_up(ends):
+                    return
+            except Unavailable as error:
+                log.debug("ends not known yet", reason=str(error))
+        if instance.flows and all(flow.state == "failed" for flow in instance.flows):
+            log.error("every pipeline has failed")
+            if until_caught_up:
+                return
+        time.sleep(_LOOK_EVERY)
+
+
+def _called(problem: Any) -> str:
+    return str(getattr(problem, "pipeline", None) or problem.file)
+
+
+def _path_of(stream: Any) -> str | None:
+    """Where a worker process can reach our standard output."""
+    import os  # noqa: PLC0415 - only needed here
+
+    try:
+        return f"/proc/{os.getpid()}/fd/{stream.fileno()}"
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,113 @@
+"""The steps of a pipeline in order: decode, filter, transform; the action is what comes after. Plain functions over lists of events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.act.registry import actions
+from penstock.config.spec import PipelineSpec
+from penstock.core.dead_letter import Stage
+from penstock.core.errors import PluginError, Unavailable
+from penstock.core.event import Event, RecordLike
+from penstock.core.plugin import Action, Decoder, PipelineContext
+from penstock.decode import decoder_for
+from penstock.filter.registry import filters
+from penstock.transform.registry import transforms
+
+
+@dataclass(slots=True)
+class Broken:
+    """An event that a stage before the action ended; it keeps its place in the order until it is settled."""
+
+    record: RecordLike
+    stage: Stage
+    error: BaseException
+    value: Any = None
+
+
+Item = Event | Broken
+Step = Callable[[list[Item]], list[Item]]
+
+
+class Chain:
+    """A pipeline's steps, built once per worker and generation."""
+
+    def __init__(self, decoder: Decoder, steps: Sequence[Step], action: Action) -> None:
+        self.decoder = decoder
+        self.steps = steps
+        self.action = action
+
+    @classmethod
+    def build(cls, spec: PipelineSpec, ctx: PipelineContext) -> Chain:
+        """Create every plug-in of the spec; raises PluginError or ConfigError naming what cannot be made."""
+        decoder = decoder_for(spec.source.config, ctx)
+        steps = [_filtering(filters.create(entry.type, entry.config, ctx).matches) for entry in spec.filters]
+        steps += [_transforming(transforms.create(entry.type, entry.config, ctx).transform) for entry in spec.transform]
+        return cls(decoder, steps, actions.create(spec.action.type, spec.action.config, ctx))
+
+    def prepare(self, records: Sequence[RecordLike]) -> list[Item]:
+        """All steps before the action; events that a filter or transform dropped are gone, broken ones stay in place."""
+        items: list[Item] = []
+        decoded = self.decoder.decode(records)
+        if set(map(type, decoded)) == {Event}:
+            items = decoded  # type: ignore[assignment]  # the line above proved that all of them are events
+        else:
+            for record, result in zip(records, decoded, strict=True):
+                items.append(result if isinstance(result, Event) else Broken(record, "decode", result))
+        for step in self.steps:
+            items = step(items)
+        return items
+
+    def close(self) -> None:
+        self.decoder.close()
+
+
+def _filtering(matches: Callable[[Event], bool]) -> Step:
+    def step(items: list[Item]) -> list[Item]:
+        kept: list[Item] = []
+        for item in items:
+            if type(item) is Broken:
+                kept.append(item)
+                continue
+            try:
+                if matches(item):  # type: ignore[arg-type]  # anything but Broken is an Event
+                    kept.append(item)
+            except Unavailable:
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever user code raises, SystemExit included, ends this event alone
+                kept.append(Broken(item.record, "filter", error, item.value))
+        return kept
+
+    return step
+
+
+def _transforming(transform: Callable[[Event], Event | None]) -> Step:
+    def step(items: list[Item]) -> list[Item]:
+        kept: list[Item] = []
+        for item in items:
+            if type(item) is Broken:
+                kept.append(item)
+                continue
+            try:
+                changed = transform(item)  # type: ignore[arg-type]  # anything but Broken is an Event
+                if changed is not None:
+                    kept.append(_checked(changed))
+            except Unavailable:
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever user code raises, SystemExit included, ends this event alone
+                kept.append(Broken(item.record, "transform", error, item.value))
+        return kept
+
+    return step
+
+
+def _checked(result: Any) -> Event:
+    if isinstance(result, Event):
+        return result
+    raise PluginError(
+        f"transform returned {type(result).__name__}",
+        received=type(result).__name__,
+        allowed="the event, or None to drop it",
+    )

@@ -1,0 +1,65 @@
+"""Turns exceptions into failures: bounded text, a fingerprint for grouping, no secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from penstock.core.dead_letter import Failure, Stage
+from penstock.core.errors import PenstockError
+from penstock.core.event import Record, json_default
+from penstock.worker.chain import Item
+from penstock.worker.protocol import FailedEvent
+
+_MESSAGE_LIMIT = 4_000
+_TRACEBACK_LIMIT = 16_000
+_VALUE_LIMIT = 64_000
+"""A dead letter keeps the original bytes anyway; the value seen is a help for the eye."""
+
+
+def failed_event(
+    item: Item, stage: Stage, error: BaseException, scrub: Callable[[str], str], value: Any = None
+) -> FailedEvent:
+    """The failure of one event, ready to travel to the driver."""
+    now = int(time.time() * 1000)
+    cause = error.__cause__ if isinstance(error, PenstockError) and error.__cause__ else error
+    return FailedEvent(
+        Record.of(item.record),
+        Failure(
+            stage=stage,
+            error_code=error.code if isinstance(error, PenstockError) else type(error).__name__,
+            error_class=f"{type(error).__module__}.{type(error).__qualname__}",
+            error=scrub(str(error) or type(error).__name__)[:_MESSAGE_LIMIT],
+            traceback=scrub("".join(traceback.format_exception(cause)))[-_TRACEBACK_LIMIT:],
+            fingerprint=_fingerprint(stage, error),
+            attempts=1,
+            first_failed_at=now,
+            last_failed_at=now,
+            value_seen=_seen(value),
+            schema_id=getattr(error, "schema_id", None),
+        ),
+    )
+
+
+def _fingerprint(stage: Stage, error: BaseException) -> str:
+    """Same class raised from the same place is the same kind of failure, whatever its text says about the event."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
+    code = error.code if isinstance(error, PenstockError) else ""
+    return hashlib.sha1(
+        f"{stage}|{type(error).__qualname__}|{code}|{place}".encode(), usedforsecurity=False
+    ).hexdigest()[:16]
+
+
+def _seen(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return orjson.dumps(value, default=json_default, option=orjson.OPT_NON_STR_KEYS)[:_VALUE_LIMIT]
+    except (TypeError, ValueError):
+        return repr(value).encode("utf-8", "replace")[:_VALUE_LIMIT]

@@ -1,0 +1,147 @@
+"""What driver and executor tell each other: requests go out with a window, outcomes come back. Payloads never, except those of failures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from penstock.config.spec import PipelineSpec
+from penstock.core.dead_letter import Failure
+from penstock.core.event import Record
+from penstock.core.latency import Latencies
+from penstock.kafka.client import KafkaClientConfig
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True, frozen=True)
+class Blueprint:
+    """All that a worker needs to build a pipeline; the same for all units of one generation."""
+
+    spec: PipelineSpec
+    client: KafkaClientConfig
+    folder: str | None
+
+
+@dataclass(slots=True, frozen=True)
+class Assignment:
+    """A topic partition as a unit gets it: `frontier` is the next offset to read, `holes` are offsets below it that are not finished."""
+
+    topic: str
+    partition: int
+    epoch: int
+    frontier: int
+    holes: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> Partition:
+        return self.topic, self.partition
+
+
+@dataclass(slots=True)
+class UnitRequest:
+    """A pipeline's share of a window."""
+
+    unit: int
+    pipeline: str
+    generation: int
+    blueprint: bytes
+    """A pickled `Blueprint`: opened only by a worker that does not know this generation yet."""
+    assignments: list[Assignment]
+    seconds: float
+    max_records: int
+    closing: bool = False
+    """True: let go of everything this lane holds of the pipeline."""
+
+
+@dataclass(slots=True)
+class WindowRequest:
+    """One Spark job's worth of units."""
+
+    lane: str
+    seconds: float
+    units: list[UnitRequest]
+    detach: bool
+    """True on local masters, where the same process serves the lane's next window and can collect what is still running."""
+    journal: str | None = None
+    """File of the lane's progress journal."""
+
+
+@dataclass(slots=True)
+class FailedEvent:
+    """A record that ended in failure, with its bytes."""
+
+    record: Record
+    failure: Failure
+
+
+@dataclass(slots=True)
+class PartitionOutcome:
+    topic: str
+    partition: int
+    epoch: int
+    frontier: int
+    holes: tuple[int, ...] = ()
+    at_end: bool = False
+    """Everything that was there has been read."""
+    out_of_range: bool = False
+    gone: bool = False
+
+    @property
+    def key(self) -> Partition:
+        return self.topic, self.partition
+
+
+@dataclass(slots=True)
+class Counts:
+    read: int = 0
+    acted: int = 0
+    filtered: int = 0
+    failed: int = 0
+    bytes: int = 0
+
+    def add(self, other: Counts) -> None:
+        self.read += other.read
+        self.acted += other.acted
+        self.filtered += other.filtered
+        self.failed += other.failed
+        self.bytes += other.bytes
+
+
+@dataclass(slots=True)
+class Halt:
+    """Why a unit ended before its time: an outage to wait for, or an error that stops the pipeline."""
+
+    kind: Literal["outage", "throw", "build", "error"]
+    code: str
+    reason: str
+
+
+@dataclass(slots=True)
+class UnitOutcome:
+    """How a unit went. `detached` means it is still acting; a later window of the lane brings its end."""
+
+    unit: int
+    pipeline: str
+    generation: int
+    status: Literal["done", "detached", "closed"]
+    partitions: list[PartitionOutcome] = field(default_factory=list)
+    counts: Counts = field(default_factory=Counts)
+    latencies: Latencies = field(default_factory=Latencies)
+    failures: list[FailedEvent] = field(default_factory=list)
+    halt: Halt | None = None
+    busy: float = 0.0
+    """Seconds spent on events, of the unit's time."""
+    more: bool = False
+    """There was more to read when the unit ended."""
+
+
+@dataclass(slots=True)
+class WindowOutcome:
+    lane: str
+    pid: int
+    units: list[UnitOutcome]
+    running: list[int]
+    """Detached units that are still acting."""
+    seconds: float
+    extra: dict[str, Any] = field(default_factory=dict)

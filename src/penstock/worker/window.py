@@ -1,0 +1,40 @@
+"""The function Spark runs: one window in, its outcome out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+from collections.abc import Iterable, Iterator
+
+from pyspark import TaskContext
+
+from penstock.worker.lane import Lane
+from penstock.worker.protocol import WindowRequest
+
+_lane: Lane | None = None
+
+
+def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
+    """Run each request of this task; the input is drained, or Spark would throw the worker away."""
+    global _lane  # noqa: PLW0603 - the process is the lane: consumers, actions and threads live in it from window to window
+    attempt = TaskContext.get()
+    if attempt is not None and attempt.attemptNumber() > 0:
+        raise RuntimeError(
+            "Spark repeated a window; Penstock runs nothing twice by itself (spark.task.maxFailures must be 1)"
+        )
+    if _lane is None:
+        _connect_stdout()
+        _lane = Lane()
+    for request in list(requests):
+        work: WindowRequest = pickle.loads(request)  # noqa: S301 - from our own driver
+        yield pickle.dumps(_lane.run(work), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _connect_stdout() -> None:
+    """Let `print` of actions reach the standard output of `penstock run`; Spark would send it to its log."""
+    target = os.environ.get("PENSTOCK_STDOUT")
+    if target:
+        with contextlib.suppress(OSError):
+            sys.stdout = open(target, "a", buffering=1, encoding="utf-8")  # noqa: PTH123, SIM115 - stays open for the process's life
