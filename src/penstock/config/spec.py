@@ -64,7 +64,7 @@ _REVOKE_MARGIN = 10.0
 class StepSpec(Model):
     """A filter, transform or action: its registered type or import path, and its own configuration."""
 
-    type: str
+    type: str = Field(min_length=1)
     """Registered name (`penstock plugins` lists them), import path `package.module:Class`, or `./file.py:Class`."""
     config: dict[str, Any] = Field(default_factory=dict)
     """The plug-in's own keys."""

@@ -40,6 +40,8 @@ def test_null_counts_as_absent() -> None:
 
 def test_a_null_action_is_required() -> None:
     assert refused(action=None) == "Field required"
+    assert refused(action={"type": ""})
+    assert refused(action={"type": None}) == "Field required"
 
 
 @pytest.mark.parametrize(
