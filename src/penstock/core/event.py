@@ -212,7 +212,7 @@ def json_bytes(value: object) -> bytes:
     try:
         return orjson.dumps(value, default=json_default, option=orjson.OPT_NON_STR_KEYS)
     except TypeError:
-        # orjson refuses integers beyond 64 bits, which JSON has; msgspec takes them but has its own forms of other types.
+        # orjson refuses integers beyond 64 bits; msgspec takes them, but has forms of its own for other types.
         return msgspec.json.encode(_plain(value))
 
 

@@ -64,6 +64,17 @@ def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
     return error.args[0] if isinstance(error, KafkaException) else error
 
 
+SETTLING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
+"""A leader or coordinator is on its way; the same question has an answer a moment later."""
+
 UNSUPPORTED = {KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION}
 
 
@@ -79,7 +90,7 @@ class ErrorLog:
     @property
     def login(self) -> KafkaError | None:
         """The last refused log-in or handshake."""
-        return next((e for e in reversed(self._seen) if e.code() in _LOGIN), None)
+        return next((e for e in reversed(self._seen) if _is_refusal(e)), None)
 
     @property
     def last(self) -> KafkaError | None:
@@ -89,6 +100,11 @@ class ErrorLog:
 
     def clear(self) -> None:
         self._seen.clear()
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    # Since TLS 1.3 a broker refuses a client's certificate only after the handshake: the client sees a lost connection.
+    return error.code() in _LOGIN or (error.code() == KafkaError._TRANSPORT and "ssl/tls alert" in error.str())
 
 
 def translate(
@@ -105,7 +121,7 @@ def translate(
         given = (log and (log.login or log.last)) or given
     code = given.code()
     text = f"{doing}: {given.str()}"
-    if code in _LOGIN:
+    if _is_refusal(given):
         return AuthenticationFailed(
             text, received=received, hint="check security.protocol, user, password and certificates"
         )
