@@ -35,18 +35,19 @@ class Python(Action):
     @classmethod
     def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:
         parsed = parse_config(PythonConfig, config, "python")
-        found = load_object(parsed.callable, ctx.folder)
-        if isinstance(found, type) and issubclass(found, Action):
+        if named_class(parsed.callable, ctx.folder):
             from penstock.act.registry import actions  # noqa: PLC0415 - the registry's table names this module
 
             return cast("Self", actions.create(parsed.callable, parsed.config, ctx))
-        return cls(bind(parsed.callable, found, parsed.config))
-
-    @staticmethod
-    def stands_for(config: dict[str, Any], folder: str | None) -> type[Action] | None:
-        """The action class that `callable` names; None for a function."""
-        found = load_object(parse_config(PythonConfig, config, "python").callable, folder)
-        return found if isinstance(found, type) and issubclass(found, Action) else None
+        return cls(bind(parsed.callable, load_object(parsed.callable, ctx.folder), parsed.config))
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def named_class(path: str, folder: str | None) -> type[Action] | None:
+    """The action class that `callable` names; None for a function."""
+    from penstock.act.registry import actions  # noqa: PLC0415 - as above
+
+    found = load_object(path, folder)
+    return cast("type[Action]", found) if actions.accepts(found) else None

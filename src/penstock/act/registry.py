@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.core.plugin import Action
+from penstock.core.plugin_config import check_config, parse_config
 from penstock.core.registry import Registry
 
 _DATAHUB = "it needs DataHub's own package: install penstock[datahub]"
@@ -35,6 +36,22 @@ actions: Registry[Action] = Registry(
 
 def action_class(type: str, config: dict[str, Any], folder: str | None = None) -> type[Action]:  # noqa: A002 - the configuration's own word
     """The class whose object will act: `type: python` with an action class as its `callable` stands for that class."""
-    cls = actions.resolve(type, folder)
-    stand_for = getattr(cls, "stands_for", None)
-    return (stand_for(config, folder) if stand_for else None) or cls
+    return _standing_for(type, config, folder)[0]
+
+
+def check_action(type: str, config: dict[str, Any], folder: str | None = None) -> None:  # noqa: A002 - as above
+    """Refuse what creating the action would refuse, without creating it."""
+    check_config(actions.resolve(type, folder), config)
+    cls, own = _standing_for(type, config, folder)
+    check_config(cls, own)
+
+
+def _standing_for(name: str, config: dict[str, Any], folder: str | None) -> tuple[type[Action], dict[str, Any]]:
+    cls = actions.resolve(name, folder)
+    if name == "python":
+        from penstock.act.python import PythonConfig, named_class  # noqa: PLC0415 - an action's module loads when it is named
+
+        parsed = parse_config(PythonConfig, config, "python")
+        if found := named_class(parsed.callable, folder):
+            return found, parsed.config
+    return cls, config

@@ -34,6 +34,8 @@ def load_object(path: str, folder: str | None = None) -> object:
 
 def bind(name: str, function: object, config: dict[str, Any]) -> Callable[[Any], Any]:
     """`function` as a call with the event alone."""
+    if isinstance(function, type):
+        raise PluginError(f"`{name}` is a class, and neither a function nor a plug-in", received=name)
     if not callable(function):
         raise PluginError(f"`{name}` is a {type(function).__name__}, not a function", received=name)
     try:

@@ -73,6 +73,10 @@ class Registry(Generic[T]):
             raise PluginError(f"{failed}: its `create` returned None", received=type)
         return cast("T", made)
 
+    def accepts(self, found: object) -> bool:
+        """Whether this is a class of the registry's kind."""
+        return isinstance(found, type) and issubclass(found, (self.base, *self._foreign_bases()))
+
     def names(self) -> list[PluginInfo]:
         """Every registered plug-in, each imported to see whether it works here."""
         found = [self._info(name, "built in") for name in self.builtin if not name.startswith("__")]
@@ -131,7 +135,7 @@ class Registry(Generic[T]):
             what = "a function" if inspect.isroutine(found) else f"a {type(found).__name__}"
             hint = f"use `type: python` with `callable: {name}`" if callable(found) and self.base is Action else None
             raise PluginError(f"`{name}` is {what}, not a class of kind {self.kind}", received=name, hint=hint)
-        if not issubclass(found, (self.base, *self._foreign_bases())):
+        if not self.accepts(found):
             raise self._wrong_kind(name, found)
         if inspect.isabstract(found):
             missing = sorted(getattr(found, "__abstractmethods__", ()))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.act.command import CommandError, CommandTimeoutError
-from penstock.act.registry import actions
+from penstock.act.registry import actions, check_action
 from penstock.core.errors import ConfigError, PluginError
 from penstock.core.plugin import PipelineContext
 from tests.support.events import make_event
@@ -40,6 +40,7 @@ def test_hello_world_prints_a_heading_and_the_envelope(capsys: pytest.CaptureFix
 
 FUNCTIONS = """
 from penstock import Action
+from penstock.config.spec import Model
 seen = []
 
 def one(event):
@@ -64,8 +65,12 @@ def anything(*args):
 def none():
     pass
 
+class MineConfig(Model):
+    a: int
+
 class Mine(Action):
     parallel_safe = False
+    config_model = MineConfig
 
     def __init__(self, config, ctx):
         self.config, self.name = config, ctx.pipeline_name
@@ -121,12 +126,27 @@ def test_python_with_an_action_class_is_that_class(folder: Path) -> None:
     assert (type(action).__name__, action.config, action.name, action.parallel_safe) == ("Mine", {"a": 1}, "p", False)
 
 
+def test_actions_are_checked_without_being_created(folder: Path) -> None:
+    path = str(folder)
+    check_action("hello_world", {}, path)
+    check_action("python", {"callable": "functions.py:one"}, path)
+    check_action("python", {"callable": "functions.py:Mine", "config": {"a": 1}}, path)
+    with pytest.raises(ConfigError, match="`a` is required"):
+        check_action("python", {"callable": "functions.py:Mine"}, path)
+    with pytest.raises(ConfigError, match="did you mean `callable`"):
+        check_action("python", {"calable": "functions.py:one"}, path)
+    with pytest.raises(PluginError, match="did you mean `one`"):
+        check_action("python", {"callable": "functions.py:onee"}, path)
+
+
 def test_python_refuses_what_cannot_take_an_event(folder: Path) -> None:
     with pytest.raises(PluginError, match="cannot be called with an event") as caught:
         made(folder, "none")
     assert caught.value.allowed == ["f(event)", "f(event, config)"]
     with pytest.raises(PluginError, match="is a list, not a function"):
         made(folder, "seen")
+    with pytest.raises(PluginError, match="is a class, and neither"):
+        actions.create("python", {"callable": "pathlib:Path"}, CTX)
 
 
 def command(folder: Path, script: str, **config: Any) -> Any:
