@@ -23,9 +23,9 @@ class JsonDecoder(Decoder):
 
     def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception]:
         try:
-            # The whole batch in one go: a frame, a tombstone or bad bytes raise, and then each record is looked at.
-            return [Event(r, _loads(r.value()), r.topic()) for r in records]  # type: ignore[arg-type]  # None raises
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
+            # The whole batch in one go: a frame or bad bytes raise, and then each record is looked at by itself.
+            return [Event(r, None if (raw := r.value()) is None else _loads(raw), r.topic()) for r in records]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return [_decode_one(r) for r in records]
 
 

@@ -23,13 +23,13 @@ class AuthenticationFailed(Unavailable):
     code = "authentication"
 
 
-class NotAuthorized(PenstockError, Terminal):
+class NotAuthorized(PenstockError, Terminal):  # noqa: N818 - says what is the matter
     """The broker knows us and says no."""
 
     code = "not_authorized"
 
 
-class UnknownTopic(ConfigError):
+class UnknownTopic(ConfigError):  # noqa: N818 - says what is the matter
     """The topic does not exist on the cluster."""
 
     code = "unknown_topic"
