@@ -6,7 +6,9 @@ Reading a field that the event does not have is an error, which fails the event;
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+import uuid
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -16,6 +18,7 @@ from pydantic import AfterValidator
 
 from penstock.core.errors import ConfigError, PenstockError, Terminal
 from penstock.core.event import Body, Event
+from penstock.core.fields import Tree, only, tree_of
 from penstock.core.loading import did_you_mean
 
 _NATIVE = frozenset(
@@ -27,6 +30,11 @@ _NATIVE = frozenset(
 _NAMESPACES = frozenset(name.partition(".")[0] for name in STDLIB_FUNCTIONS if "." in name) | {"optional"}
 _BOUND = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
 _LITERAL = re.compile(r"""[rb]*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.IGNORECASE)
+
+
+_EVENT = re.compile(r"(?<![\w.])event((?:\s*\.\s*[A-Za-z_]\w*)*)")
+_UNUSUAL = re.compile(r"""//|[rR]["']|\"\"\"|'''|\.\s+event\b""")
+"""Comments and raw or triple-quoted texts: too much for the patterns here, so such programs get the whole event."""
 
 
 class ExpressionError(PenstockError, Terminal):
@@ -76,7 +84,7 @@ class Expression:
     header has its last value), `topic`, `partition`, `offset`, `timestamp` (epoch milliseconds), `event_type`, `meta`.
     """
 
-    __slots__ = ("_execute", "_functions", "_getters", "source")
+    __slots__ = ("_execute", "_fields", "_functions", "_getters", "source")
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -89,18 +97,58 @@ class Expression:
         self._functions = _functions(source, program.functions(), names)
         self._execute = program.execute
         self._getters = [(name, _VARIABLES[name]) for name in names if name in _VARIABLES]
+        self._fields = _event_fields(source)
 
     def __call__(self, event: Event) -> Any:
+        variables = {name: get(event) for name, get in self._getters} | self._functions
+        whole = variables.get("event")
+        # Handing a value over costs by its size: the evaluator gets the fields that the program reads, and no others.
+        if self._fields is not None and type(whole) is dict:
+            variables["event"] = only(whole, self._fields)
         try:
-            variables = {name: get(event) for name, get in self._getters}
-            return self._execute(variables | self._functions if self._functions else variables)
+            return self._execute(variables)
+        except Exception:  # noqa: BLE001 - whatever it was, the whole value decides
+            return self._with_whole(variables, whole)
+
+    def _with_whole(self, variables: dict[str, Any], whole: Any) -> Any:
+        """Evaluate with all of the event, in types that the evaluator knows; its errors are the event's failure."""
+        try:
+            return self._execute({name: _known(each) for name, each in (variables | {"event": whole}).items()})
         except KeyError as error:
-            hint = "has(…) asks whether a field is there"
             raise ExpressionError(
-                f"`{self.source}`: there is no field {error}", received=self.source, hint=hint
+                f"`{self.source}`: there is no field {error}",
+                received=self.source,
+                hint="has(…) asks whether a field is there",
             ) from None
         except Exception as error:  # noqa: BLE001 - the evaluator raises many types; each is this event's failure
             raise ExpressionError(f"`{self.source}`: {error}", received=self.source) from None
+
+
+def _event_fields(source: str) -> Tree | None:
+    """The event's fields that an expression reads; None where it may read any."""
+    if _UNUSUAL.search(source):
+        return None
+    code = _LITERAL.sub('""', source)
+    paths = []
+    for match in _EVENT.finditer(code):
+        names = [name.strip() for name in match[1].split(".")[1:]]
+        if code[match.end() :].lstrip().startswith("("):
+            names = names[:-1]  # a method of the field before it
+        if not names:
+            return None
+        paths.append(".".join(names))
+    return tree_of(paths)
+
+
+def _known(value: Any) -> Any:
+    """The value with dates, times and UUIDs, which Avro has and the evaluator lacks, as their texts."""
+    if isinstance(value, dict):
+        return {name: _known(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_known(inner) for inner in value]
+    if isinstance(value, (dt.time, uuid.UUID)) or type(value) is dt.date:
+        return str(value)
+    return value
 
 
 def _refuse_unknown(source: str, names: list[str]) -> None:

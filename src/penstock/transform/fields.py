@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
 from penstock.config.spec import Model
 from penstock.core.errors import PenstockError, Terminal
 from penstock.core.event import Event
+from penstock.core.fields import only, tree_of, without
 from penstock.core.plugin import PipelineContext, Transform
 from penstock.core.plugin_config import parse_config
-
-Tree = dict[str, "Tree | None"]
-"""Fields by name, each with the fields below it; None: the field as a whole."""
 
 
 class NotAMapError(PenstockError, Terminal):
@@ -43,7 +41,7 @@ class Drop(Transform):
         return cls(parse_config(FieldsConfig, config, cls.type_name))
 
     def transform(self, event: Event) -> Event:
-        return event.replaced(_without(fields_of(event), self._tree))
+        return event.replaced(without(fields_of(event), self._tree))
 
 
 class Keep(Transform):
@@ -60,7 +58,7 @@ class Keep(Transform):
         return cls(parse_config(FieldsConfig, config, cls.type_name))
 
     def transform(self, event: Event) -> Event:
-        return event.replaced(_only(fields_of(event), self._tree))
+        return event.replaced(only(fields_of(event), self._tree))
 
 
 def fields_of(event: Event) -> dict[str, Any]:
@@ -71,41 +69,3 @@ def fields_of(event: Event) -> dict[str, Any]:
             f"the event's value is a {type(value).__name__} and has no fields", received=type(value).__name__
         )
     return value
-
-
-def tree_of(paths: list[str]) -> Tree:
-    """Dotted paths as one tree; a path above another one wins."""
-    root: Tree = {}
-    for path in sorted(paths, key=lambda path: path.count(".")):
-        *above, last = path.split(".")
-        node: Tree | None = root
-        for part in above:
-            node = cast("Tree", node).setdefault(part, {})
-            if node is None:
-                break
-        if node is not None:
-            node[last] = None
-    return root
-
-
-def _without(value: dict[str, Any], tree: Tree) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for name, inner in value.items():
-        if name not in tree:
-            kept[name] = inner
-        elif (below := tree[name]) is not None:
-            kept[name] = _without(inner, below) if isinstance(inner, dict) else inner
-    return kept
-
-
-def _only(value: dict[str, Any], tree: Tree) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for name, below in tree.items():
-        if name not in value:
-            continue
-        inner = value[name]
-        if below is None:
-            kept[name] = inner
-        elif isinstance(inner, dict):
-            kept[name] = _only(inner, below)
-    return kept

@@ -8,7 +8,7 @@ from penstock.config.spec import Model
 from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext, Transform
 from penstock.core.plugin_config import parse_config
-from penstock.filter.predicate import body_of, compile_predicate
+from penstock.core.predicate import body_of, compile_predicate
 
 
 class LegacyFilterConfig(Model):

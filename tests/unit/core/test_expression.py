@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import uuid
 from typing import Any
 
 import pytest
@@ -81,3 +83,59 @@ def test_only_the_variables_that_are_named_are_built() -> None:
     event = make_event({"a": 1})
     assert Expression("event.a == 1")(event) is True
     assert event._meta is None
+
+
+VALUE = {
+    "a": {"b": {"c": 1}, "x": "s"},
+    "list": [{"n": 1}],
+    "text": "event.hidden",
+    "big": list(range(50)),
+    "none": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "fields"),
+    [
+        ("event.a.b.c > 0", {"a": {"b": {"c": None}}}),
+        ("event.a.x.startsWith('s') && event.a.b.c == 1", {"a": {"x": None, "b": {"c": None}}}),
+        ("event.a . b . c == 1 && has(event.a.b)", {"a": {"b": None}}),
+        ("event.list[0].n == 1", {"list": None}),
+        ("event.list.exists(e, e.n == 1)", {"list": None}),
+        ("event.text == 'event.hidden'", {"text": None}),
+        ("event['a'].x == 's'", None),
+        ("size(event) > 2", None),
+        ("event.size() > 2", None),
+        ("event == event", None),
+        ("meta.event.x == 1 || true", {}),
+        ("event.text == r'\\d' || true", None),
+        ("event.text != 'http://x' // it's", None),
+    ],
+)
+def test_only_the_fields_that_are_read_are_handed_over(source: str, fields: Any) -> None:
+    expression = Expression(source)
+    assert expression._fields == fields
+    assert expression(make_event(VALUE)) is True
+
+
+def test_pruned_and_whole_events_give_the_same() -> None:
+    for source in ("has(event.a.b.d)", "has(event.nope)", "event.none == null", "event.a == {'b': {'c': 1}, 'x': 's'}"):
+        whole = Expression(source)
+        whole._fields = None
+        assert Expression(source)(make_event(VALUE)) == whole(make_event(VALUE)), source
+    for source in ("event.text.inner == 1", "has(event.a.nope.deeper)", "event.a.x + 1"):
+        with pytest.raises(ExpressionError) as pruned:
+            Expression(source)(make_event(VALUE))
+        whole = Expression(source)
+        whole._fields = None
+        with pytest.raises(ExpressionError) as complete:
+            whole(make_event(VALUE))
+        assert str(pruned.value) == str(complete.value)
+
+
+def test_dates_and_uuids_of_avro_are_texts() -> None:
+    event = make_event({})
+    event.value = {"day": dt.date(2026, 1, 2), "id": uuid.UUID(int=5), "at": [dt.time(1, 2)]}
+    assert Expression("event.day")(event) == "2026-01-02"
+    assert Expression("event.id")(event) == "00000000-0000-0000-0000-000000000005"
+    assert Expression("event")(event)["at"] == ["01:02:00"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.filter.predicate import compile_predicate, never_matching
+from penstock.core.predicate import compile_predicate, never_matching
 
 
 def reference(want: Any, have: Any) -> bool:
