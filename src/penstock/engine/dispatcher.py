@@ -37,22 +37,31 @@ class Dispatcher:
         self._flows: dict[str, Flow] = {}
         self._units = itertools.count(1)
         self._stopping = False
-        sizes: dict[Role, int] = {"carpool": carpool, "express": express, "hot": hot, "pinned": pinned}
+        self._started = False
+        self._pinned_at_most = pinned
         self.lanes: dict[str, Lane] = {}
-        for role, size in sizes.items():
-            for index in range(size):
-                self.lanes[f"{role}-{index}"] = Lane(f"{role}-{index}", role, self, spark)
+        sizes: list[tuple[Role, int]] = [("carpool", carpool), ("express", express), ("hot", hot)]
+        for role, size in sizes:
+            for _ in range(size):
+                self._new_lane(role)
+
+    def _new_lane(self, role: Role) -> Lane:
+        name = f"{role}-{sum(lane.role == role for lane in self.lanes.values())}"
+        lane = self.lanes[name] = Lane(name, role, self, self._spark)
+        return lane
 
     def start(self) -> None:
         """Start every lane; the carpool is ready first, the rest warms up behind it."""
-        first = [lane for lane in self.lanes.values() if lane.role in ("carpool", "pinned")]
+        lanes = list(self.lanes.values())
+        first = [lane for lane in lanes if lane.role in ("carpool", "pinned")]
         for lane in first:
             lane.start()
         for lane in first:
             lane.warm.wait(60)
-        for lane in self.lanes.values():
+        for lane in lanes:
             if lane not in first:
                 lane.start()
+        self._started = True
 
     def new_unit(self) -> int:
         return next(self._units)
@@ -61,15 +70,33 @@ class Dispatcher:
         """Give a flow its home."""
         with self._lock:
             self._flows[flow.name] = flow
-            flow.home = tuple(lane.lane for lane in self._homes(flow))
-            for name in flow.home:
-                self.lanes[name].flows.add(flow.name)
-            flow.lanes = flow.home
+            homes = []
+            for lane in self._homes(flow):
+                lane.flows.add(flow.name)
+                homes.append(lane.lane)
+            flow.home = flow.lanes = tuple(dict.fromkeys(homes))
 
     def _homes(self, flow: Flow) -> list[Lane]:
-        role: Role = "pinned" if flow.pinned else "carpool"
-        lanes = sorted((lane for lane in self.lanes.values() if lane.role == role), key=lambda lane: len(lane.flows))
-        return lanes[: flow.parallelism if flow.pinned else 1]
+        if not flow.pinned:
+            return [
+                min((lane for lane in self.lanes.values() if lane.role == "carpool"), key=lambda lane: len(lane.flows))
+            ]
+        homes: list[Lane] = []
+        while len(homes) < flow.parallelism:
+            homes.append(self._pinned_home())
+            homes[-1].flows.add(flow.name)
+        return homes
+
+    def _pinned_home(self) -> Lane:
+        """A lane of its own for an action object as long as there may be more lanes, then the one with the fewest."""
+        lanes = [lane for lane in self.lanes.values() if lane.role == "pinned"]
+        free = [lane for lane in lanes if not lane.flows]
+        if not free and len(lanes) < max(1, self._pinned_at_most):
+            lane = self._new_lane("pinned")
+            if self._started:
+                lane.start()
+            return lane
+        return min(free or lanes, key=lambda lane: len(lane.flows))
 
     def remove(self, flow: Flow) -> None:
         """Forget a flow; every lane that holds something of it lets go."""

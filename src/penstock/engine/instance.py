@@ -33,78 +33,44 @@ log = structlog.get_logger("penstock.instance")
 _PINNED_AT_MOST = 8
 """Lanes of their own for class plug-ins; each is a process of some 80 MB. Further ones share."""
 _COLD_AFTER = 60.0
+_EXPRESS = 1
 
 
 class Instance:
     """One running Penstock: a Spark driver and a member of each pipeline's group."""
 
     def __init__(
-        self,
-        specs: Sequence[PipelineSpec],
-        settings: Settings,
-        store: Store,
-        metrics: Metrics,
-        *,
-        version: str,
-        invalid: Sequence[StateRow] = (),
-        output: str | None = None,
+        self, settings: Settings, store: Store, metrics: Metrics, *, version: str, output: str | None = None
     ) -> None:
         self.id = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self.settings = settings
         self.store = store
         self.metrics = metrics
+        self.flows: list[Flow] = []
+        self.invalid: list[StateRow] = []
         self._clusters: dict[object, ClusterView] = {}
         self._doorbells: dict[object, Doorbell] = {}
-        self._invalid = [_of_instance(row, self.id) for row in invalid]
-        pinned = {spec.name for spec in specs if not _parallel_safe(spec)}
-        cores = os.cpu_count() or 1
-        engine = settings.engine
-        sizes = {
-            "carpool": engine.carpool_lanes or min(cores, 4),
-            "hot": cores if engine.hot_lanes is None else engine.hot_lanes,
-            "express": 1,
-            "pinned": min(
-                _pinned_lanes(specs, pinned), _PINNED_AT_MOST if engine.pinned_lanes is None else engine.pinned_lanes
-            ),
-        }
-        if pinned and not sizes["pinned"]:
-            sizes["pinned"] = 1
+        self._started = False
+        cores, engine = os.cpu_count() or 1, settings.engine
+        carpool = engine.carpool_lanes or min(cores, 4)
+        hot = cores if engine.hot_lanes is None else engine.hot_lanes
+        pinned = _PINNED_AT_MOST if engine.pinned_lanes is None else engine.pinned_lanes
         self.spark = Spark(
             master=settings.spark.master,
             conf=settings.spark.conf,
             home=settings.home,
-            slots=sum(sizes.values()) + 1,
+            slots=carpool + hot + pinned + _EXPRESS + 1,
             driver_output=output,
         )
-        self.dispatcher = Dispatcher(self.spark, metrics, **sizes)
-        self.flows = [self._flow(spec, pinned=spec.name in pinned) for spec in specs]
-        self._publisher = Publisher(self.id, version, store, metrics, self.flows, self._invalid)
-
-    def _flow(self, spec: PipelineSpec, *, pinned: bool) -> Flow:
-        client = KafkaClientConfig.of(spec.source.config.connection)
-        for warning in client.warnings:
-            log.warning(warning, pipeline=spec.name)
-        cluster = self._clusters.setdefault(client.identity, None) or ClusterView(client)  # type: ignore[arg-type]  # filled just below
-        self._clusters[client.identity] = cluster
-        if client.identity not in self._doorbells:
-            self._doorbells[client.identity] = Doorbell(client)
-        around = Surround(
-            instance=self.id,
-            store=self.store,
-            dispatcher=self.dispatcher,
-            cluster=cluster,
-            doorbell=self._doorbells[client.identity],
-            metrics=self.metrics,
-            session_timeout=self.settings.engine.session_timeout,
-            cold_after=_COLD_AFTER,
-        )
-        return Flow(spec, Blueprint(spec, client, _folder(spec)), around, pinned=pinned)
+        self.dispatcher = Dispatcher(self.spark, metrics, carpool=carpool, hot=hot, express=_EXPRESS, pinned=pinned)
+        self._publisher = Publisher(self, version)
 
     def start(self) -> None:
-        """Spark, lanes, doorbells, then the pipelines; returns when lanes are warm and pipelines have begun to join."""
+        """Spark and its lanes, then the pipelines added so far; returns when lanes are warm and pipelines have begun to join."""
         began = time.monotonic()
         self.spark.start()
         self.dispatcher.start()
+        self._started = True
         for doorbell in self._doorbells.values():
             doorbell.start()
         for flow in self.flows:
@@ -114,14 +80,58 @@ class Instance:
             "instance started", instance=self.id, pipelines=len(self.flows), seconds=round(time.monotonic() - began, 1)
         )
 
+    def add(self, spec: PipelineSpec) -> Flow:
+        """Take a pipeline in; it starts with the instance, or at once."""
+        client = KafkaClientConfig.of(spec.source.config.connection)
+        for warning in client.warnings:
+            log.warning(warning, pipeline=spec.name)
+        around = Surround(
+            instance=self.id,
+            store=self.store,
+            dispatcher=self.dispatcher,
+            cluster=self._cluster(client),
+            doorbell=self._doorbell(client),
+            metrics=self.metrics,
+            session_timeout=self.settings.engine.session_timeout,
+            cold_after=_COLD_AFTER,
+        )
+        flow = Flow(spec, Blueprint(spec, client, _folder(spec)), around, pinned=not _parallel_safe(spec))
+        self.flows.append(flow)
+        if self._started:
+            flow.start()
+        return flow
+
+    def _cluster(self, client: KafkaClientConfig) -> ClusterView:
+        if client.identity not in self._clusters:
+            self._clusters[client.identity] = ClusterView(client)
+        return self._clusters[client.identity]
+
+    def _doorbell(self, client: KafkaClientConfig) -> Doorbell:
+        if client.identity not in self._doorbells:
+            doorbell = self._doorbells[client.identity] = Doorbell(client)
+            if self._started:
+                doorbell.start()
+        return self._doorbells[client.identity]
+
+    def remove(self, name: str) -> None:
+        """Stop one pipeline: what is under way is finished and committed, then it leaves its group."""
+        gone = [flow for flow in self.flows if flow.name == name]
+        self._end(gone, self.settings.engine.stop_timeout)
+        self.flows = [flow for flow in self.flows if flow.name != name]
+        self.metrics.forget(name)
+
+    def _end(self, flows: Sequence[Flow], timeout: float) -> None:
+        end = time.monotonic() + timeout
+        for flow in flows:
+            flow.stop()
+        for flow in flows:
+            if flow.started and not flow.wait_ended(max(0.1, end - time.monotonic())):
+                log.warning("pipeline did not stop in time", pipeline=flow.name)
+
     def stop(self) -> None:
         """Finish what is under way, commit it, close actions, leave the groups; within `stop_timeout`."""
         end = time.monotonic() + self.settings.engine.stop_timeout
-        for flow in self.flows:
-            flow.stop()
-        for flow in self.flows:
-            if flow.started and not flow.wait_ended(max(0.1, end - time.monotonic())):
-                log.warning("pipeline did not stop in time", pipeline=flow.name)
+        self._end(self.flows, self.settings.engine.stop_timeout)
         for doorbell in self._doorbells.values():
             doorbell.stop()
         self.dispatcher.stop(max(1.0, end - time.monotonic()))
@@ -132,8 +142,8 @@ class Instance:
 
     def snapshot(self) -> list[PipelineView]:
         """Every pipeline as this instance sees it now."""
-        views = [PipelineView(name=row.pipeline, state=row.state, reason=row.reason) for row in self._invalid]
-        for flow in self.flows:
+        views = [PipelineView(name=row.pipeline, state=row.state, reason=row.reason) for row in self.invalid]
+        for flow in list(self.flows):
             done = flow.books.summary()
             with flow.lock:
                 lag = flow.membership.lag() if flow.membership.settled else None
@@ -201,13 +211,5 @@ def _parallel_safe(spec: PipelineSpec) -> bool:
     return bool(getattr(action_class(spec.action.type, spec.action.config, _folder(spec)), "parallel_safe", False))
 
 
-def _pinned_lanes(specs: Sequence[PipelineSpec], pinned: set[str]) -> int:
-    return sum(spec.options.parallelism or 1 for spec in specs if spec.name in pinned)
-
-
 def _folder(spec: PipelineSpec) -> str | None:
     return str(Path(spec.origin).resolve().parent) if spec.origin else None
-
-
-def _of_instance(row: StateRow, instance: str) -> StateRow:
-    return StateRow(pipeline=row.pipeline, instance=instance, state=row.state, reason=row.reason)

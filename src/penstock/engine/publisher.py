@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from typing import Protocol
 
 import structlog
 
@@ -30,24 +30,29 @@ _TOPIC_IDS = 10.0
 _EXPIRE = 60.0
 
 
+class Published(Protocol):
+    """The instance, as far as it is published."""
+
+    id: str
+    store: Store
+    metrics: Metrics
+    flows: list[Flow]
+    invalid: list[StateRow]
+
+
 class Publisher(threading.Thread):
     """One per instance."""
 
-    def __init__(
-        self,
-        instance: str,
-        version: str,
-        store: Store,
-        metrics: Metrics,
-        flows: Sequence[Flow],
-        invalid: Sequence[StateRow],
-    ) -> None:
+    def __init__(self, published: Published, version: str) -> None:
         super().__init__(name="publisher", daemon=True)
         self._row = InstanceRow(
-            id=instance, host=socket.gethostname(), pid=os.getpid(), version=version, started_at=int(time.time() * 1000)
+            id=published.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version,
+            started_at=int(time.time() * 1000),
         )
-        self._store, self._metrics, self._flows = store, metrics, flows
-        self._invalid = list(invalid)
+        self._published, self._store, self._metrics = published, published.store, published.metrics
         self._last: dict[str, object] = {}
         self._due: dict[str, float] = defaultdict(float)
         self._done = threading.Event()
@@ -95,7 +100,7 @@ class Publisher(threading.Thread):
         return True
 
     def _states(self) -> None:
-        rows = [*self._invalid, *map(self._state, self._flows)]
+        rows = [*self._published.invalid, *map(self._state, list(self._published.flows))]
         self._store.pipelines.put_states([row for row in rows if self._changed(f"state {row.pipeline}", row)])
 
     def _state(self, flow: Flow) -> StateRow:
@@ -116,7 +121,7 @@ class Publisher(threading.Thread):
     def _partitions(self) -> None:
         owned: dict[str, list[OwnedPartition]] = {}
         mirrored = []
-        for flow in self._flows:
+        for flow in list(self._published.flows):
             parts = flow.partitions()
             rows = [OwnedPartition(p.topic, p.partition, p.committed, p.end) for p in parts]
             if self._changed(f"partitions {flow.name}", rows):
@@ -137,7 +142,7 @@ class Publisher(threading.Thread):
 
     def _ask_each_cluster(self, ask: object) -> None:
         by_cluster: dict[int, list[Flow]] = defaultdict(list)
-        for flow in self._flows:
+        for flow in list(self._published.flows):
             by_cluster[id(flow.around.cluster)].append(flow)
         for flows in by_cluster.values():
             try:

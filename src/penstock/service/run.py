@@ -78,15 +78,15 @@ def run_instance(
         raise InvalidConfigError(loaded.problems)
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
     configure_logs(level=settings.log.level, format=settings.log.format, secrets=secrets)
-    invalid = [
-        StateRow(pipeline=_called(problem), instance="", state="invalid", reason=str(problem))
-        for problem in loaded.problems
-    ]
     stream = sys.stderr if quiet_output else sys.stdout
     with Stop() as asked, Store.open(settings.store_url) as store:
-        instance = Instance(
-            loaded.specs, settings, store, METRICS, version=__version__, invalid=invalid, output=_path_of(stream)
-        )
+        instance = Instance(settings, store, METRICS, version=__version__, output=_path_of(stream))
+        for problem in loaded.problems:
+            instance.invalid.append(
+                StateRow(pipeline=_called(problem), instance=instance.id, state="invalid", reason=str(problem))
+            )
+        for spec in loaded.specs:
+            instance.add(spec)
         try:
             instance.start()
             if on_ready:
