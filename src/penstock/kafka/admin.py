@@ -113,6 +113,8 @@ class ClusterView:
             lambda: self._admin.describe_topics(TopicCollection(wanted), request_timeout=self._timeout),
             "asking for the ids of topics",
         )
+        if found is None:
+            return substitutes
         ids = {name: str(topic.topic_id) for name, topic in found.items()}
         return {name: substitutes[name] if given == _ZERO_ID else given for name, given in ids.items()}
 
@@ -140,7 +142,7 @@ class ClusterView:
             lambda: self._admin.list_offsets(request, isolation_level=level, request_timeout=self._timeout),
             "asking for offsets",
         )
-        return {(at.topic, at.partition): answer.offset for at, answer in found.items()}
+        return {(at.topic, at.partition): answer.offset for at, answer in (found or {}).items()}
 
     def committed(self, group: str, places: Sequence[Place]) -> dict[Place, tuple[int | None, str | None]]:
         """Committed offset (None: never) and commit metadata of each partition."""
@@ -159,7 +161,7 @@ class ClusterView:
         answer = self._answered(ask, f"asking for the offsets of group {group}")
         return {
             (at.topic, at.partition): (at.offset, at.metadata or None) if at.offset >= 0 else (None, None)
-            for at in answer
+            for at in answer or ()
         }
 
     def group(self, name: str) -> GroupView:
@@ -247,8 +249,8 @@ class ClusterView:
             lambda: self._admin.list_topics(timeout=limit), f"asking {self._config.bootstrap} for its topics"
         )
 
-    def _collected(self, ask: Callable[[], _Futures], doing: str) -> dict[Any, Any]:
-        """Results of futures by their key; what does not exist is left out."""
+    def _collected(self, ask: Callable[[], _Futures], doing: str) -> dict[Any, Any] | None:
+        """Results of futures by their key; what does not exist is left out. None as of `_answered`."""
 
         def collect() -> dict[Any, Any]:
             found = {}
@@ -260,9 +262,9 @@ class ClusterView:
                         raise
             return found
 
-        return self._answered(collect, doing) or {}
+        return self._answered(collect, doing)
 
-    def _answered(self, ask: Callable[[], T], doing: str) -> T:
+    def _answered(self, ask: Callable[[], T], doing: str) -> T | None:
         """Ask, again while a leader or coordinator is settling in; None where the broker has no such question."""
         deadline = Deadline.after(self._timeout)
         while True:
@@ -271,7 +273,7 @@ class ClusterView:
             except KafkaException as error:
                 code = kafka_error(error).code()
                 if code in UNSUPPORTED:
-                    return None  # type: ignore[return-value]  # only asked by callers that expect it
+                    return None
                 if code not in SETTLING or deadline.expired:
                     self._admin.poll(0)  # delivers what the client's threads reported to the error callback
                     raise translate(error, doing, log=self._errors) from error
