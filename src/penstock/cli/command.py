@@ -32,7 +32,8 @@ def command(app: typer.Typer, name: str) -> Callable[[Body], Body]:
 def _wrapped(body: Body) -> Callable[..., None]:
     def run(*, as_json: bool, debug: bool, **arguments: Any) -> None:
         terminal = Terminal(as_json=as_json, debug=debug)
-        code = guarded(terminal, lambda: body(terminal, **arguments))
+        with terminal.reserved_output():
+            code = guarded(terminal, lambda: body(terminal, **arguments))
         raise typer.Exit(int(code))
 
     hints = get_type_hints(body, include_extras=True)

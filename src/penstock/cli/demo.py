@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +13,7 @@ from penstock.cli.exits import Exit
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from penstock.engine.instance import Instance
     from penstock.service.demo import Demo
 
 
@@ -35,7 +35,12 @@ def demo(
         watcher = _Watcher(terminal, stage, seconds)
         watcher.introduce()
         ended = run_with_server(
-            stage.settings(), [stage.pipelines], on_address=watcher.at_address, on_ready=watcher.begin
+            stage.settings(),
+            [stage.pipelines],
+            on_address=watcher.at_address,
+            on_ready=watcher.begin,
+            stop=watcher.stop,
+            quiet_output=True,
         )
         watcher.end()
     if terminal.as_json:
@@ -55,6 +60,7 @@ class _Watcher:
         self._address: str | None = None
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
+        self.stop = threading.Event()
 
     def introduce(self) -> None:
         if self._terminal.as_json:
@@ -67,7 +73,7 @@ class _Watcher:
     def at_address(self, address: str | None) -> None:
         self._address = address
 
-    def begin(self, instance: Any) -> None:
+    def begin(self, instance: Instance) -> None:
         self._stage.start_events()
         self._thread = threading.Thread(target=self._watch, args=(instance,), name="demo-picture", daemon=True)
         self._thread.start()
@@ -77,7 +83,7 @@ class _Watcher:
         if self._thread is not None:
             self._thread.join(timeout=10)
 
-    def _watch(self, instance: Any) -> None:
+    def _watch(self, instance: Instance) -> None:
         try:
             if self._terminal.is_live:
                 self._live(instance)
@@ -85,9 +91,9 @@ class _Watcher:
                 self._lines(instance)
         finally:
             self._stage.stop_events()
-            instance.stop()
+            self.stop.set()
 
-    def _live(self, instance: Any) -> None:
+    def _live(self, instance: Instance) -> None:
         from rich.live import Live
 
         from penstock.cli.picture import picture
@@ -95,11 +101,10 @@ class _Watcher:
         begin = time.monotonic()
         with Live(console=self._terminal.out, refresh_per_second=4, transient=True) as live:
             while not self._done(begin):
-                views: Sequence[Any] = instance.snapshot()
                 elapsed = time.monotonic() - begin
-                live.update(picture(views, self._stage.samples(), elapsed, self._address))
+                live.update(picture(instance.snapshot(), self._stage.samples(), elapsed, self._address))
 
-    def _lines(self, instance: Any) -> None:
+    def _lines(self, instance: Instance) -> None:
         from penstock.cli.picture import one_second
 
         begin = time.monotonic()

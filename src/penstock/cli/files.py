@@ -11,16 +11,18 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
 from penstock.cli.terminal import Terminal
+from penstock.core.errors import ConfigError, PenstockError
 
 if TYPE_CHECKING:
     from penstock.config.problems import Problem
+    from penstock.service.cases import CaseResult
     from penstock.service.validation import Report
 
 Paths = Annotated[list[Path], typer.Argument(help="Pipeline files, or folders of them.", metavar="FILE|DIR...")]
 
 
 def register(app: typer.Typer) -> None:
-    for name, body in (("init", init), ("validate", validate)):
+    for name, body in (("init", init), ("validate", validate), ("test", test)):
         command(app, name)(body)
 
 
@@ -89,3 +91,41 @@ def show_problems(terminal: Terminal, problems: Sequence[Problem], level: str) -
         terminal.note(f"{level}: {problem}", style="red" if level == "error" else "yellow")
         if problem.received is not None:
             terminal.note(f"  received: {problem.received!r}")
+
+
+def test(terminal: Terminal, paths: Paths) -> Exit | None:
+    """Run the cases written beside pipeline files (`orders.test.yaml` beside `orders.yaml`); no broker, no Spark."""
+    from penstock.service.cases import run_cases
+
+    results: list[CaseResult] = []
+    errors: list[PenstockError] = []
+    for path in paths:
+        try:
+            results += run_cases(path)
+        except PenstockError as error:
+            # One bad file must not hide how the cases of the others went.
+            errors.append(error)
+    if not results and not errors:
+        hint = "write them into a file beside the pipeline: orders.test.yaml beside orders.yaml"
+        errors.append(ConfigError("there are no cases", received=[str(path) for path in paths], hint=hint))
+    if terminal.as_json:
+        passed = not errors and all(result.ok for result in results)
+        cases = [result.as_dict() for result in results]
+        terminal.data({"ok": passed, "cases": cases, "errors": [error.as_dict() for error in errors]})
+    else:
+        _show_cases(terminal, results, errors)
+    if errors:
+        return Exit.USAGE
+    return None if all(result.ok for result in results) else Exit.FAILED
+
+
+def _show_cases(terminal: Terminal, results: Sequence[CaseResult], errors: Sequence[PenstockError]) -> None:
+    for result in results:
+        mark, style = ("ok", "green") if result.ok else ("FAILED", "red")
+        terminal.line(f"{mark:6} {result.pipeline}: {result.name}", style=style)
+        for mismatch in result.mismatches:
+            terminal.line("\n".join(f"       {line}" for line in mismatch.splitlines()))
+    for error in errors:
+        terminal.error(error)
+    failed = sum(not result.ok for result in results)
+    terminal.line(f"{len(results)} case{'' if len(results) == 1 else 's'}, {failed} failed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from penstock.cli.files import Paths, show_problems
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from penstock.engine.instance import Instance
     from penstock.kafka.probe import Finding
     from penstock.service.dry_run import DryRun
 
@@ -39,12 +40,17 @@ def run(
         if address:
             terminal.note(f"metrics and health: {address}", style=None)
 
-    def ready(instance: Any) -> None:
+    def ready(instance: Instance) -> None:
         names = [view.name for view in instance.snapshot()]
         terminal.note(f"ready: {', '.join(names)}", style=None)
 
     ended = run_with_server(
-        Settings.load(), list(paths), until_caught_up=until_caught_up, on_address=at_address, on_ready=ready
+        Settings.load(),
+        list(paths),
+        on_address=at_address,
+        on_ready=ready,
+        until_caught_up=until_caught_up,
+        quiet_output=terminal.as_json,
     )
     if terminal.as_json:
         terminal.data(ended.summary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,10 @@ from penstock.api.server import HttpServer
 from penstock.cli.exits import Exit
 from penstock.config.settings import Settings
 from penstock.core.metrics import METRICS
+from penstock.engine.instance import Instance
 from penstock.service.health import STARTING, Health, health_of
 from penstock.service.logs import configure_logs
+from penstock.service.run import run_instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Watch:
     """What the HTTP server may ask before, while and after the instance runs."""
 
     def __init__(self) -> None:
-        self.instance: Any = None
+        self.instance: Instance | None = None
 
     def health(self) -> Health:
         return STARTING if self.instance is None else health_of(self.instance.snapshot())
@@ -37,24 +40,31 @@ def run_with_server(
     settings: Settings,
     paths: Sequence[Path],
     *,
-    until_caught_up: bool = False,
     on_address: Callable[[str | None], None],
-    on_ready: Callable[[Any], None],
+    on_ready: Callable[[Instance], None],
+    until_caught_up: bool = False,
+    stop: threading.Event | None = None,
+    quiet_output: bool = False,
 ) -> Ended:
     """Serve metrics and health from the first moment on, run, and stop serving last."""
-    from penstock.service.run import run_instance
-
     configure_logs(level=settings.log.level, format=settings.log.format, secrets=settings.secrets)
     watch = Watch()
     server = _server(settings, watch) if settings.http.enabled else None
     on_address(server.start() if server else None)
 
-    def ready(instance: Any) -> None:
+    def ready(instance: Instance) -> None:
         watch.instance = instance
         on_ready(instance)
 
     try:
-        summary = run_instance(paths, settings, until_caught_up=until_caught_up, on_ready=ready)
+        summary = run_instance(
+            paths,
+            settings,
+            until_caught_up=until_caught_up,
+            on_ready=ready,
+            stop=stop,
+            quiet_output=quiet_output,
+        )
     finally:
         if server:
             server.stop()

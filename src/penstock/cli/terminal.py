@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
 
@@ -33,12 +35,34 @@ class Terminal:
     def __init__(self, *, as_json: bool = False, debug: bool = False) -> None:
         self.as_json = as_json
         self.debug = debug
+        self._reserved: TextIO | None = None
+
+    @contextmanager
+    def reserved_output(self) -> Iterator[None]:
+        """Keep standard output for the command's JSON; what user code or a child prints goes to standard error."""
+        if not self.as_json:
+            yield
+            return
+        sys.stdout.flush()
+        own = os.dup(1)
+        os.dup2(2, 1)
+        try:
+            with os.fdopen(os.dup(own), "w", encoding="utf-8", errors="backslashreplace") as stream:
+                self._reserved = stream
+                yield
+        finally:
+            self._reserved = None
+            sys.stdout.flush()
+            os.dup2(own, 1)
+            os.close(own)
 
     @cached_property
     def out(self) -> Console:
         from rich.console import Console
 
-        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+        # A pipe has no width of its own: 80 columns would fold what scripts look for.
+        width = None if sys.stdout.isatty() else 4000
+        return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
 
     @cached_property
     def err(self) -> Console:
@@ -53,13 +77,16 @@ class Terminal:
 
     def data(self, value: object) -> None:
         """The command's one JSON document."""
-        sys.stdout.write(json_text(value) + "\n")
-        sys.stdout.flush()
+        self._write(json_text(value))
 
     def data_line(self, value: object) -> None:
         """One JSON document per line, for commands that stream."""
-        sys.stdout.write(json_text(value, indent=False) + "\n")
-        sys.stdout.flush()
+        self._write(json_text(value, indent=False))
+
+    def _write(self, text: str) -> None:
+        stream = self._reserved or sys.stdout
+        stream.write(text + "\n")
+        stream.flush()
 
     def line(self, text: object = "", style: str | None = None) -> None:
         self.out.print(visible(text), style=style)
@@ -74,11 +101,10 @@ class Terminal:
 
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
-            table.add_column(column, overflow="fold")
+            table.add_column(Text(one_line(column)), overflow="fold")
         for row in rows:
             table.add_row(*(Text("" if cell is None else one_line(cell)) for cell in row))
-        # A pipe has no width of its own: 80 columns would fold what scripts look for.
-        self.out.print(table, width=None if self.out.is_terminal else 200, soft_wrap=False)
+        self.out.print(table, soft_wrap=False)
 
     def error(self, error: PenstockError) -> None:
         """An error as people read it, or as the JSON document."""

@@ -1,0 +1,115 @@
+"""The HTTP server: metrics, health with reasons, ports."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from penstock.api.server import HttpServer, PortTakenError
+from penstock.core.errors import ConfigError
+from penstock.core.metrics import Metrics
+from penstock.core.status import State
+from penstock.service.health import STARTING, Health, health_of
+
+
+@dataclass
+class View:
+    name: str
+    state: State
+    reason: str | None = None
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens at."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def serve(health: Health, **options: object) -> HttpServer:
+    return HttpServer(health=lambda: health, metrics=lambda: b"", **options)  # type: ignore[arg-type]
+
+
+def test_metrics_are_served_in_prometheus_format() -> None:
+    metrics = Metrics()
+    metrics.add_events("orders", acted=3)
+    server = HttpServer(health=lambda: STARTING, metrics=metrics.exposition, port=0)
+    address = server.start()
+    try:
+        answer = httpx.get(f"{address}/metrics")
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith("text/plain")
+        assert 'penstock_events_total{outcome="acted",pipeline="orders"} 3.0' in answer.text
+    finally:
+        server.stop()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/metrics")
+
+
+def test_live_even_while_starting() -> None:
+    server = serve(STARTING, port=0)
+    address = server.start()
+    try:
+        assert httpx.get(f"{address}/health/live").json() == {"live": True}
+        ready = httpx.get(f"{address}/health/ready")
+        assert ready.status_code == 503
+        assert ready.json() == {"ready": False, "reason": "starting", "pipelines": []}
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("running", 200), ("idle", 200), ("paused", 200), ("waiting", 503), ("failed", 503), ("invalid", 503)],
+)
+def test_ready_names_the_pipeline_that_is_not(state: State, status: int) -> None:
+    ready = status == 200
+    server = serve(health_of([View("good", "running"), View("other", state, "because")]), port=0)
+    address = server.start()
+    try:
+        answer = httpx.get(f"{address}/health/ready")
+    finally:
+        server.stop()
+    assert answer.status_code == status
+    body = answer.json()
+    assert body["pipelines"][1] == {"pipeline": "other", "state": state, "ready": ready, "reason": "because"}
+    assert ready or "other" in body["reason"]
+
+
+def test_default_port_taken_means_the_next_free_one(taken: int) -> None:
+    server = serve(STARTING, default_port=taken)
+    address = server.start()
+    try:
+        assert int(address.rpartition(":")[2]) > taken
+        assert httpx.get(f"{address}/health/live").status_code == 200
+    finally:
+        server.stop()
+
+
+def test_configured_port_taken_is_an_error(taken: int) -> None:
+    with pytest.raises(PortTakenError) as caught:
+        serve(STARTING, port=taken).start()
+    assert str(taken) in str(caught.value.received)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "example.org"])  # noqa: S104 - refused is what is tested
+def test_only_this_machine(host: str) -> None:
+    with pytest.raises(ConfigError):
+        serve(STARTING, host=host)
+
+
+@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json"])
+def test_nothing_else_is_served(path: str) -> None:
+    server = serve(STARTING, port=0)
+    address = server.start()
+    try:
+        assert httpx.get(address + path).status_code == 404
+    finally:
+        server.stop()
