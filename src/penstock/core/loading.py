@@ -32,6 +32,13 @@ def load_object(path: str, folder: str | None = None) -> object:
     return _attribute(path, module, names)
 
 
+def load_installed(path: str) -> object:
+    """The object that an import path of an installed package names; no folder is made importable for it."""
+    place, names = _split(path)
+    with _lock:
+        return _attribute(path, _load_module(path, place, None), names)
+
+
 def bind(name: str, function: object, config: dict[str, Any]) -> Callable[[Any], Any]:
     """`function` as a call with the event alone."""
     if isinstance(function, type):
@@ -102,7 +109,8 @@ def _make_importable(folder: str | None) -> None:
 
 
 def _load_module(path: str, name: str, folder: str | None) -> ModuleType:
-    importlib.invalidate_caches()
+    if name not in sys.modules:
+        importlib.invalidate_caches()  # the user may have written the file a moment ago
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import Any, Generic, TypeVar, cast
 
 from penstock.core.errors import PenstockError, PluginError
-from penstock.core.loading import did_you_mean, load_object
+from penstock.core.loading import did_you_mean, load_installed, load_object
 from penstock.core.plugin import Action, Decoder, Filter, PipelineContext, Transform
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Registry(Generic[T]):
     def resolve(self, type: str, folder: str | None = None) -> type[T]:  # noqa: A002 - the configuration's own word
         """The class that `type` names."""
         if target := self.builtin.get(type):
-            return self._checked(type, load_object(target))
+            return self._checked(type, load_installed(target))
         if "." in type or ":" in type:
             return self._checked(type, load_object(type, folder))
         if entry := self._entry(type):
@@ -110,7 +110,7 @@ class Registry(Generic[T]):
 
     def _load(self, name: str, entry: metadata.EntryPoint) -> object:
         try:
-            return load_object(entry.value.split("[")[0].strip())
+            return load_installed(entry.value.split("[")[0].strip())
         except PluginError as error:
             extras = f"{entry.dist.name}[{','.join(entry.extras) or name}]" if entry.dist else entry.value
             raise PluginError(
