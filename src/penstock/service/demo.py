@@ -59,7 +59,7 @@ class Demo:
     @property
     def files(self) -> list[Path]:
         """The pipeline files."""
-        return sorted(self.pipelines.glob("*.yaml"))
+        return sorted(file for file in self.pipelines.glob("*.yaml") if not file.name.endswith(".test.yaml"))
 
     @property
     def bootstrap(self) -> str:
