@@ -22,7 +22,7 @@ def busy(rig: Rig, options: Namespace) -> list[Result]:
     results: list[Result] = []
     topic = rig.topics("busy", 1, 4)
     with rig.instance(rig.pipelines("busy", topic, "timed")) as (process, seen):
-        produced = 0
+        produced = rig.primed(topic, seen)
         for name, rate in (("A", 1_000), ("100", 100), ("10,000", 10_000), ("A again", 1_000)):
             result = _at_rate(rig, process, seen, topic, rate=rate, seconds=options.seconds, first=produced)
             produced += int(rate * (options.seconds + WARM_UP_S))
@@ -38,12 +38,11 @@ def _at_rate(
     rig: Rig, process: PenstockProcess, seen: Seen, topic: list[str], *, rate: int, seconds: float, first: int
 ) -> Result:
     usage = Usage(process)
-    began = time.time_ns()
     rig.produce("pace", topic, rate=rate, seconds=seconds + WARM_UP_S, first=first)
     used = usage.close()
     total = first + int(rate * (seconds + WARM_UP_S))
     problems = _missing(rig, seen, total)
-    figures = seen.latencies(since_ns=began + int(WARM_UP_S * 1e9)).figures()
+    figures = seen.latencies(first=first + int(rate * WARM_UP_S)).figures()
     figures |= {"seen_twice": seen.twice(), "cpu_percent_of_a_core": used["cpu_percent_of_a_core"]}
     bars = [Bar(figure="p50_ms", at_most=15), Bar(figure="p99_ms", at_most=120)]
     what = f"One pipeline, four partitions, {rate:,} events/s for {seconds:g} s after {WARM_UP_S:g} s of warm-up."
@@ -55,8 +54,9 @@ def idle(rig: Rig, options: Namespace) -> list[Result]:
     topic = rig.topics("idle", 1, 4)
     results = []
     with rig.instance(rig.pipelines("idle", topic, "timed")) as (_, seen):
-        rig.produce("pace", topic, rate=20, seconds=WARM_UP_S)
-        first = int(20 * WARM_UP_S)
+        first = rig.primed(topic, seen)
+        rig.produce("pace", topic, rate=20, seconds=WARM_UP_S, first=first)
+        first += int(20 * WARM_UP_S)
         rounds = [
             ("idle latency", options.samples, (1.5, 4.0)),
             ("cold latency", options.cold_samples, (COLD_AFTER_S, COLD_AFTER_S + 1)),
@@ -73,13 +73,12 @@ def idle(rig: Rig, options: Namespace) -> list[Result]:
 def _singles(
     rig: Rig, seen: Seen, topic: list[str], *, name: str, samples: int, pauses: tuple[float, float], first: int
 ) -> Result:
-    began = time.time_ns()
     for number in range(samples):
         # The pause is what is measured here: nothing may happen in it.
         time.sleep(random.uniform(*pauses))
         rig.produce("pace", topic, rate=1, seconds=1, first=first + number)
     problems = _missing(rig, seen, first + samples)
-    figures = seen.latencies(since_ns=began).figures()
+    figures = seen.latencies(first=first).figures()
     what = f"{samples} single events, each {pauses[0]:g} to {pauses[1]:g} s after the one before."
     bars = [Bar(figure="p50_ms", at_most=60), Bar(figure="p99_ms", at_most=200)]
     return Result(name=name, what=what, figures=figures, bars=bars, problems=problems)

@@ -17,23 +17,24 @@ def warm(rig: Rig, options: Namespace) -> list[Result]:
     count, rate = options.pipelines, 10 * options.pipelines
     topics = rig.topics("warm", count, 1)
     with rig.instance(rig.pipelines("warm", topics, "timed")) as (process, seen):
+        sent = rig.primed(topics, seen)
         # Twice the usual warm-up: every pipeline has to get into the carpool first.
-        lead_s = 3 * WARM_UP_S
-        producing = rig.producer("pace", topics, rate=rate, seconds=lead_s + options.seconds)
-        time.sleep(lead_s)
-        began = time.time_ns()
+        lead_s = 2 * WARM_UP_S
+        producing = rig.producer("pace", topics, rate=rate, seconds=lead_s + options.seconds, first=sent)
+        measured = sent + int(rate * lead_s)
+        rig.wait_seen(seen, measured, 60)
         jobs = _spark_jobs(process)
         usage = Usage(process)
         failed = producing.wait() != 0
         used = usage.close()
         jobs = _spark_jobs(process) - jobs
-        total = int(rate * (lead_s + options.seconds))
+        total = measured + int(rate * options.seconds)
         problems = ["the producer failed"] if failed else []
         try:
             rig.wait_seen(seen, total, 60)
         except AssertionError as error:
             problems.append(str(error))
-    figures = seen.latencies(since_ns=began).figures() | {"seen_twice": seen.twice(), "spark_jobs": jobs} | used
+    figures = seen.latencies(first=measured).figures() | {"seen_twice": seen.twice(), "spark_jobs": jobs} | used
     what = f"{count} pipelines, a topic of one partition each, 10 events/s each, for {options.seconds:g} s."
     bars = [Bar(figure="p50_ms", at_most=20), Bar(figure="p99_ms", at_most=250)]
     bars.append(Bar(figure="cpu_percent_of_a_core", at_most=90))

@@ -46,10 +46,10 @@ class Seen:
         pairs = sum(file.stat().st_size // PAIR.size for file in self.folder.glob("*.pairs"))
         return pairs + sum(samples[-1][1] for samples in self._samples())
 
-    def latencies(self, *, since_ns: int = 0, until_ns: int = 1 << 62) -> Latencies:
-        """Of events produced in this time."""
+    def latencies(self, *, first: int = 0) -> Latencies:
+        """Of the events from this number on; the numbers before it were the warm-up."""
         return Latencies(
-            sorted((acted - produced) / 1e6 for produced, acted, _ in self.pairs() if since_ns <= produced < until_ns)
+            sorted((acted - produced) / 1e6 for produced, acted, number in self.pairs() if number >= first)
         )
 
     def twice(self) -> int:

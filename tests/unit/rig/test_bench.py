@@ -19,7 +19,7 @@ def test_latencies_and_repeats(tmp_path: Path) -> None:
     seen = Seen(tmp_path)
     assert seen.count() == 101
     assert seen.twice() == 1
-    figures = seen.latencies(since_ns=50_000_000).figures()
+    figures = seen.latencies(first=50).figures()
     assert (figures["events"], figures["p50_ms"], figures["max_ms"]) == (50, 76.0, 100.0)
 
 
