@@ -65,7 +65,9 @@ def test_an_event_arrives_at_a_pipeline_that_was_asleep(
     engine: Engine, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
     name, out = topic(), tmp_path / "out.jsonl"
-    flow = engine.run(pipeline("sleeper", kafka.bootstrap, [name], action={"type": "file", "config": {"path": str(out)}}))
+    flow = engine.run(
+        pipeline("sleeper", kafka.bootstrap, [name], action={"type": "file", "config": {"path": str(out)}})
+    )
     until(lambda: flow.state == "idle" and flow.temperature == "cold", WAIT_S, "the pipeline to fall asleep")
     jobs = engine.instance.spark.jobs
     kafka.produce(name, orders(1))
@@ -184,7 +186,9 @@ def test_a_slow_action_delays_nobody_but_itself(
             action={"type": "python", "config": {"callable": "./slow.py:act", "config": {"path": str(slow_out)}}},
         )
     )
-    quick = engine.run(pipeline("quick", kafka.bootstrap, [quick_topic], action={"type": "file", "config": {"path": str(out)}}))
+    quick = engine.run(
+        pipeline("quick", kafka.bootstrap, [quick_topic], action={"type": "file", "config": {"path": str(out)}})
+    )
     until(lambda: slow.busy, WAIT_S, "the slow action to begin")
     for round_ in range(1, 6):
         kafka.produce(quick_topic, orders(10))
@@ -226,7 +230,10 @@ def test_strands_keep_the_order_of_each_key_and_work_side_by_side(
                 f"strands-{function}",
                 kafka.bootstrap,
                 [name],
-                action={"type": "python", "config": {"callable": f"./strands.py:{function}", "config": {"path": str(out)}}},
+                action={
+                    "type": "python",
+                    "config": {"callable": f"./strands.py:{function}", "config": {"path": str(out)}},
+                },
                 options={"concurrency": 16},
             )
         )
@@ -266,7 +273,11 @@ def test_a_class_plug_in_is_one_object_from_start_to_stop(
         """,
     )
     name, out = topic(partitions=4), tmp_path / "counts.txt"
-    flow = engine.run(pipeline("counting", kafka.bootstrap, [name], action={"type": "./counting.py:Counting", "config": {"path": str(out)}}))
+    flow = engine.run(
+        pipeline(
+            "counting", kafka.bootstrap, [name], action={"type": "./counting.py:Counting", "config": {"path": str(out)}}
+        )
+    )
     for _ in range(3):
         kafka.produce(name, orders(50))
     until(lambda: flow.books.counts.acted == 150, WAIT_S, lambda: f"{flow.books.counts}")

@@ -23,6 +23,7 @@ from penstock.engine.doorbell import Doorbell
 from penstock.engine.ledger import Owned
 from penstock.engine.membership import Membership, Stateless
 from penstock.engine.settling import dead_letters
+from penstock.engine.topic_ids import TopicIds
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.member import CommitRefused
 from penstock.store import Store
@@ -44,6 +45,7 @@ class Surround:
     store: Store
     dispatcher: Dispatcher
     cluster: ClusterView
+    topic_ids: TopicIds
     doorbell: Doorbell
     metrics: Metrics
     session_timeout: float
@@ -74,9 +76,7 @@ class Flow:
         self.temperature = "cold"
         self.lock = threading.RLock()
         kind = Stateless if spec.source.config.stateless else Membership
-        self.membership = kind(
-            spec, blueprint.client, around.cluster, around.store, around.instance, around.session_timeout, self
-        )
+        self.membership = kind(spec, blueprint.client, around, self)
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
         self._generation = 1
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | _Lost | None] = queue.SimpleQueue()
@@ -315,7 +315,7 @@ class Flow:
             return
         began = time.monotonic()
         try:
-            self.membership.commit(waiting)
+            self.membership.commit(waiting, began)
         except CommitRefused as error:
             if not error.lost:
                 self._trouble.fail()

@@ -16,9 +16,10 @@ from penstock.core.status import PartitionStatus
 from penstock.engine.backoff import Backoff
 from penstock.engine.ledger import Owned
 from penstock.engine.positions import Position, Remembered, find, policy_offsets
+from penstock.engine.topic_ids import TopicIds
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.member import Listener, Member
+from penstock.kafka.member import CommitRefused, Listener, Member
 from penstock.store import MirrorRow, Store
 from penstock.worker.protocol import Partition
 
@@ -38,29 +39,36 @@ class Owner(Protocol):
     def dropped(self, partitions: list[Partition]) -> None: ...
 
 
+class Neighbours(Protocol):
+    """What a membership shares with others of the instance."""
+
+    @property
+    def instance(self) -> str: ...
+    @property
+    def store(self) -> Store: ...
+    @property
+    def cluster(self) -> ClusterView: ...
+    @property
+    def topic_ids(self) -> TopicIds: ...
+    @property
+    def session_timeout(self) -> float: ...
+
+
 class Membership(Listener):
     """Used by the flow's own thread; `owned` is guarded by the flow's lock, for lanes plan from it."""
 
     commits = True
 
-    def __init__(
-        self,
-        spec: PipelineSpec,
-        client: KafkaClientConfig,
-        cluster: ClusterView,
-        store: Store,
-        instance: str,
-        session_timeout: float,
-        owner: Owner,
-    ) -> None:
+    def __init__(self, spec: PipelineSpec, client: KafkaClientConfig, around: Neighbours, owner: Owner) -> None:
         self.spec = spec
         self.owned: dict[Partition, Owned] = {}
         self.topic_ids: dict[str, str] = {}
         self.ends: dict[Partition, int] = {}
         self.settled = False
         """True once the first assignment has its positions."""
-        self._client, self._cluster, self._store, self._instance = client, cluster, store, instance
-        self._session_timeout = session_timeout
+        self._client = client
+        self._around = around
+        self._cluster = around.cluster
         self._owner = owner
         self._fresh: set[Partition] = set()
         self._blocked: dict[Partition, str] = {}
@@ -74,7 +82,7 @@ class Membership(Listener):
     def join(self) -> None:
         """Raises `Unavailable` or `ConfigError` when the cluster cannot be used."""
         self._cluster.topics(timeout=10.0)
-        self._member = Member(self._client, self.spec.group, self, session_timeout=self._session_timeout)
+        self._member = Member(self._client, self.spec.group, self, session_timeout=self._around.session_timeout)
         self._member.join(self.spec.source.config.subscription)
         self._looked_at = time.monotonic()
 
@@ -118,16 +126,35 @@ class Membership(Listener):
         self.owned.pop(partition, None)
         self._fresh.add(partition)
 
-    def commit(self, parts: list[Owned]) -> None:
-        """I1, I2: only what is finished, never backwards; raises `CommitRefused`."""
-        assert self._member is not None
+    def commit(self, parts: list[Owned], ended: float) -> None:
+        """I1, I2: only what is finished, never backwards; raises `CommitRefused`. `ended` is when the work ended."""
+        sure = self._of_same_topics(parts, ended)
         with self._owner.lock:
-            commits = {own.key: own.commit() for own in parts if own.committed is None or own.position >= own.committed}
-        self._member.commit(commits)
+            commits = {own.key: own.commit() for own in sure if own.committed is None or own.position >= own.committed}
+        if commits:
+            self._joined.commit(commits)
         with self._owner.lock:
-            for own in parts:
+            for own in sure:
                 if own.key in commits:
                     own.committed = commits[own.key].offset
+
+    @property
+    def _joined(self) -> Member:
+        if self._member is None:
+            raise CommitRefused("not a member of the group", lost=True)
+        return self._member
+
+    def _of_same_topics(self, parts: list[Owned], ended: float) -> list[Owned]:
+        """Without those whose topic was made anew meanwhile: its offsets mean other records, and it is read from its beginning."""
+        try:
+            ids = self._around.topic_ids.since(ended, {own.topic for own in parts})
+        except Unavailable as error:
+            raise CommitRefused(str(error), lost=False) from error
+        with self._owner.lock:
+            for own in parts:
+                if ids.get(own.topic) != own.topic_id:
+                    self.doubt(own.key)
+        return [own for own in parts if ids.get(own.topic) == own.topic_id]
 
     # -- finding positions -----------------------------------------------------------------
 
@@ -155,7 +182,7 @@ class Membership(Listener):
 
     def _positions(self, wanted: list[Partition]) -> dict[Partition, Position]:
         topics = sorted({topic for topic, _ in wanted})
-        self.topic_ids.update(self._cluster.topic_ids(topics))
+        self.topic_ids.update(self._around.topic_ids.since(time.monotonic(), topics))
         bounds = self._cluster.watermarks(wanted)
         present = [tp for tp in wanted if tp in bounds and tp[0] in self.topic_ids]
         self.ends.update({tp: bounds[tp][1] for tp in present})
@@ -179,12 +206,11 @@ class Membership(Listener):
         return found
 
     def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:
-        assert self._member is not None
-        answers = self._member.committed(partitions)
+        answers = self._joined.committed(partitions)
         return {tp: Remembered(offset, metadata) for tp, (offset, metadata) in answers.items() if offset is not None}
 
     def _mirrored(self) -> dict[Partition, Remembered]:
-        rows = self._store.offsets.mirrored(self.spec.group)
+        rows = self._around.store.offsets.mirrored(self.spec.group)
         return {tp: Remembered(row.offset, row.metadata) for tp, row in rows.items()}
 
     def _start(
@@ -206,14 +232,13 @@ class Membership(Listener):
 
     def _commit_new(self, found: dict[Partition, Position]) -> None:
         """A resolved start is committed at once, before the first unit: a crash must not resolve it again, later."""
-        assert self._member is not None
         new = {
             tp: Owned(*tp, 0, self.topic_ids[tp[0]], position.frontier, position.holes).commit()
             for tp, position in found.items()
             if position.commit
         }
         if new:
-            self._member.commit(new)
+            self._joined.commit(new)
 
     def _enter(self, tp: Partition, position: Position) -> None:
         if position.note:
@@ -237,7 +262,7 @@ class Membership(Listener):
             else {}
         )
         try:
-            self._store.pipelines.note(self.spec.name, self._instance, kind, text, data)
+            self._around.store.pipelines.note(self.spec.name, self._around.instance, kind, text, data)
         except Unavailable:
             log.warning("history cannot be written", pipeline=self.spec.name)
 
@@ -344,7 +369,7 @@ class Stateless(Membership):
     def leave(self) -> None:
         self.lost(list(self.owned) + list(self._fresh))
 
-    def commit(self, parts: list[Owned]) -> None:
+    def commit(self, parts: list[Owned], ended: float) -> None:
         """Nothing to commit."""
 
     def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:

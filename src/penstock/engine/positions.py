@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from penstock.engine.ledger import decode
@@ -57,13 +57,11 @@ def find(
     name = f"{partition[0]}/{partition[1]}"
     if committed is not None:
         return _resume(name, topic_id, committed, bounds)
-    if mirrored is not None and decode(mirrored.offset, mirrored.metadata)[0] == topic_id:
+    if mirrored is not None:
+        # The broker drops a group's offsets with the topic; the store still knows which topic they were for.
         found = _resume(name, topic_id, mirrored, bounds)
-        note = found.note or (
-            "mirror",
-            f"{name}: the group has forgotten its offset; going on at {mirrored.offset}, as the store remembers",
-        )
-        return Position(found.frontier, found.holes, True, note, found.blocked, found.gap)
+        text = f"{name}: the group has forgotten its offset; going on at {mirrored.offset}, as the store remembers"
+        return replace(found, commit=True, note=found.note or ("mirror", text))
     return Position(policy_offset, commit=True)
 
 
