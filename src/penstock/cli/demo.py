@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,8 +15,12 @@ from penstock.cli.exits import Exit
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from penstock.engine.books import PipelineView
     from penstock.engine.instance import Instance
     from penstock.service.demo import Demo
+
+_FIRST_EVENTS = 60.0
+"""Seconds after which the demo's time runs even if a pipeline has met no event: something is wrong then."""
 
 
 def register(app: typer.Typer) -> None:
@@ -56,7 +62,7 @@ class _Watcher:
     def __init__(self, terminal: Terminal, stage: Demo, seconds: float | None) -> None:
         self._terminal = terminal
         self._stage = stage
-        self._seconds = seconds
+        self._clock = _Clock(seconds)
         self._address: str | None = None
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
@@ -74,6 +80,7 @@ class _Watcher:
         self._address = address
 
     def begin(self, instance: Instance) -> None:
+        self._clock.start()
         self._stage.start_events()
         self._thread = threading.Thread(target=self._watch, args=(instance,), name="demo-picture", daemon=True)
         self._thread.start()
@@ -98,23 +105,46 @@ class _Watcher:
 
         from penstock.cli.picture import picture
 
-        begin = time.monotonic()
         with Live(console=self._terminal.out, refresh_per_second=4, transient=True) as live:
-            while not self._done(begin):
-                elapsed = time.monotonic() - begin
-                live.update(picture(instance.snapshot(), self._stage.samples(), elapsed, self._address))
+            for views in self._seconds_of(instance):
+                live.update(picture(views, self._stage.samples(), self._clock.elapsed, self._address))
 
     def _lines(self, instance: Instance) -> None:
         from penstock.cli.picture import one_second
 
-        begin = time.monotonic()
-        while not self._done(begin):
+        for views in self._seconds_of(instance):
             if not self._terminal.as_json:
-                self._terminal.line(one_second(instance.snapshot(), time.monotonic() - begin))
+                self._terminal.line(one_second(views, self._clock.elapsed))
 
-    def _done(self, begin: float) -> bool:
-        """Wait until the next picture is due; True when it is time to stop."""
-        left = None if self._seconds is None else begin + self._seconds - time.monotonic()
-        if left is not None and left <= 0:
-            return True
-        return self._over.wait(1.0 if left is None else min(1.0, left))
+    def _seconds_of(self, instance: Instance) -> Iterator[Sequence[PipelineView]]:
+        """The pipelines once a second, until the time is over."""
+        while self._clock.left > 0:
+            if self._over.wait(min(1.0, self._clock.left)):
+                return
+            views = instance.snapshot()
+            self._clock.saw(views)
+            yield views
+
+
+class _Clock:
+    """Counts the demo's seconds, from the moment on when every pipeline has met events."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._started = time.monotonic()
+        self._first: float | None = None
+
+    def start(self) -> None:
+        self._started = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - (self._first or self._started)
+
+    @property
+    def left(self) -> float:
+        return math.inf if self._seconds is None or self._first is None else max(0.0, self._seconds - self.elapsed)
+
+    def saw(self, views: Sequence[PipelineView]) -> None:
+        if self._first is None and (all(view.events for view in views) or self.elapsed > _FIRST_EVENTS):
+            self._first = time.monotonic()
