@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,6 +53,8 @@ def main() -> None:
         for name, work in BENCHES.items():
             print(f"{name:<8}{(work.__doc__ or '').splitlines()[0]}")
         return
+    # What was measured before an interruption is written all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
     machine = facts()
     results: list[Result] = []
     try:

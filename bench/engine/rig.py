@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any, Self
 
 import orjson
 import psutil
+from tests.support.children import CHILDREN
 from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.waiting import until
@@ -32,7 +32,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.broker = KafkaBroker(jvm=_BROKER_JVM)
-        self.folder = Path(tempfile.mkdtemp(prefix="penstock-bench-"))
+        self.folder = CHILDREN.folder(Path(tempfile.mkdtemp(prefix="penstock-bench-")))
         # Class-data archive and store live in the home: shared by all runs, as on a user's machine.
         self.home = self.folder / "home"
         self._runs = 0
@@ -43,7 +43,7 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.broker.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        CHILDREN.remove(self.folder)
 
     def topics(self, stem: str, count: int, partitions: int) -> list[str]:
         names = [f"{stem}-{number:03d}" for number in range(count)]
