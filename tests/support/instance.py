@@ -140,6 +140,17 @@ class PenstockProcess:
         driver = psutil.Process(self.pid)
         return [driver, *driver.children(recursive=True)]
 
+    def workers(self) -> list[psutil.Process]:
+        """The processes that act: forked from a lane's daemon, which is not among them."""
+
+        def is_daemon(process: psutil.Process | None) -> bool:
+            try:
+                return process is not None and "penstock.worker.daemon" in process.cmdline()
+            except psutil.NoSuchProcess:
+                return False
+
+        return [process for process in self.tree() if is_daemon(process) and is_daemon(process.parent())]
+
     def summary(self) -> Any:
         """The JSON that `--json` ends standard output with."""
         text = self.stdout.strip()

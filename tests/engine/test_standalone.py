@@ -1,0 +1,196 @@
+"""Pipelines on a Spark standalone cluster: executors of that cluster act, with the code that the driver sent them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.config.settings import EngineSettings
+from penstock.engine.flow import Flow
+from penstock.engine.lanes import LaneSizes
+from penstock.engine.spark import Spark, SparkStartError
+from tests.support.engine import Engine, coordinates, lines, pipeline
+from tests.support.kafka import KafkaBroker
+from tests.support.spark_cluster import SparkCluster
+from tests.support.waiting import until
+
+WAIT_S = 90.0
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    with SparkCluster(cores=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def engine(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with Engine(tmp_path_factory.mktemp("engine"), environ=cluster.environ) as running:
+        yield running
+
+
+def numbers(count: int) -> list[bytes]:
+    return [json.dumps({"id": i}).encode() for i in range(count)]
+
+
+def caught_up(kafka: KafkaBroker, flow: Flow, topic: str, cluster: SparkCluster) -> None:
+    until(
+        lambda: kafka.lag(flow.spec.group, topic) == 0,
+        WAIT_S,
+        lambda: f"{flow.state} {flow.reason} {flow.books.counts}\n{cluster.logs()}",
+    )
+
+
+def test_every_event_arrives_once_and_the_group_holds_the_position(
+    engine: Engine, cluster: SparkCluster, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name, out = topic(partitions=4), tmp_path / "out.jsonl"
+    kafka.produce(name, numbers(5000))
+    flow = engine.run(
+        pipeline("cluster-file", kafka.bootstrap, [name], action={"type": "file", "config": {"path": str(out)}})
+    )
+    caught_up(kafka, flow, name, cluster)
+    kafka.produce(name, numbers(200))
+    caught_up(kafka, flow, name, cluster)
+    engine.stop(flow)
+
+    seen = coordinates(out)
+    assert len(seen) == len(set(seen)) == 5200
+    for partition in range(4):
+        offsets = [o for _, p, o in seen if p == partition]
+        assert offsets == sorted(offsets)
+    assert flow.books.summary().failed == 0
+
+
+WITNESS = """
+import os
+from pathlib import Path
+
+import penstock
+import penstock.worker.window
+
+def ancestors():
+    pid, found = os.getpid(), []
+    while pid > 1:
+        found.append(pid)
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return found
+
+def command(pid):
+    return Path(f"/proc/{pid}/cmdline").read_text().replace(chr(0), " ")
+
+def act(event, config):
+    if event.event.get("poison"):
+        raise ValueError("no such order")
+    pids = ancestors()
+    told = {
+        "id": event.event["id"],
+        "pids": pids,
+        "parent": command(pids[1]),
+        "commands": " ".join(map(command, pids)),
+        "code": [penstock.__file__, penstock.worker.window.__file__],
+    }
+    import json
+    with open(config["path"], "a") as file:
+        file.write(json.dumps(told) + chr(10))
+"""
+
+
+def test_executors_of_the_cluster_act_with_the_code_that_was_sent_and_poison_is_one_dead_letter(
+    engine: Engine, cluster: SparkCluster, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    engine.module("witness.py", WITNESS)
+    name, out = topic(), tmp_path / "told.jsonl"
+    kafka.produce(name, [*numbers(3), b'{"poison": true}', *numbers(3)])
+    action = {"type": "python", "config": {"callable": "./witness.py:act", "config": {"path": str(out)}}}
+    flow = engine.run(pipeline("cluster-python", kafka.bootstrap, [name], action=action))
+    caught_up(kafka, flow, name, cluster)
+    engine.stop(flow)
+
+    told: list[dict[str, Any]] = lines(out)
+    assert [line["id"] for line in told] == [0, 1, 2, 0, 1, 2]
+    for line in told:
+        assert cluster.worker_pid in line["pids"]
+        assert os.getpid() not in line["pids"]
+        assert "CoarseGrainedExecutorBackend" in line["commands"]
+        # The machine has the product installed as well; what ran is the copy in the executor's folder.
+        assert all(path.startswith(f"{cluster.folder}/work/app-") for path in line["code"])
+        assert all("penstock.zip/penstock/" in path for path in line["code"])
+        assert cluster.secret not in line["commands"]
+    (letter,) = engine.dead_letters("cluster-python")
+    assert (letter.offset, letter.stage, letter.error_code) == (3, "act", "ValueError")
+    assert flow.books.summary().acted == 6
+
+
+def test_a_slow_action_is_ended_with_its_worker_when_the_pipeline_stops(
+    engine: Engine, cluster: SparkCluster, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    engine.module(
+        "stuck.py",
+        """
+        import os, time
+
+        def act(event, config):
+            with open(config["path"], "a") as file:
+                file.write(f"{os.getpid()}\\n")
+            time.sleep(600)
+        """,
+    )
+    name, out = topic(), tmp_path / "pids.txt"
+    out.touch()
+    kafka.produce(name, numbers(1))
+    action = {"type": "python", "config": {"callable": "./stuck.py:act", "config": {"path": str(out)}}}
+    flow = engine.run(
+        pipeline("cluster-stuck", kafka.bootstrap, [name], action=action, options={"drain_timeout": "1s"})
+    )
+    until(lambda: out.read_text().split(), WAIT_S, "the action to begin")
+    pid = int(out.read_text().split()[0])
+    engine.stop(flow)
+    until(lambda: not Path(f"/proc/{pid}").exists(), WAIT_S, f"worker {pid} to be gone")
+    assert kafka.offsets("cluster-stuck").get((name, 0), 0) == 0
+
+    after, later = topic(), tmp_path / "out.jsonl"
+    kafka.produce(after, numbers(10))
+    next_one = engine.run(
+        pipeline("cluster-after", kafka.bootstrap, [after], action={"type": "file", "config": {"path": str(later)}})
+    )
+    caught_up(kafka, next_one, after, cluster)
+    engine.stop(next_one)
+    assert len(coordinates(later)) == 10
+
+
+def test_the_driver_shows_the_secret_on_no_command_line(engine: Engine, cluster: SparkCluster) -> None:
+    (application,) = cluster.applications()
+    assert application["cores"] == cluster.cores
+    shown = [
+        file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists() and os.access(file, os.R_OK)
+    ]
+    assert any(b"pyspark-shell" in line for line in shown)
+    assert not [line for line in shown if cluster.secret.encode() in line]
+
+
+def test_lanes_are_as_many_as_the_cluster_has_cores(engine: Engine) -> None:
+    assert engine.instance.spark.cores == 2
+    assert sum(lane.role == "carpool" for lane in engine.instance.dispatcher.lanes.values()) == 1
+    for cores in (4, 5, 8, 16, 64):
+        assert LaneSizes.cluster(EngineSettings(), cores).total == cores
+    chosen = LaneSizes.cluster(EngineSettings(carpool_lanes=3, hot_lanes=0, pinned_lanes=2), 4)
+    assert (chosen.carpool, chosen.hot, chosen.pinned) == (3, 0, 2)
+
+
+def test_without_the_secret_spark_is_not_started(tmp_path: Path) -> None:
+    spark = Spark(master="spark://127.0.0.1:1", conf={}, home=tmp_path, slots=1)
+    try:
+        with pytest.raises(SparkStartError) as refused:
+            spark.start()
+    finally:
+        spark.stop()
+    assert refused.value.received == "no spark.authenticate.secret"
+    assert "spark.authenticate.secret" in (refused.value.hint or "")
