@@ -45,7 +45,7 @@ def test_one_bad_file_does_not_hide_the_good_one(tmp_path: Path) -> None:
     ("action", "path", "text"),
     [
         ("{type: webhok, config: {}}", "action.type", "webhok"),
-        ("{type: webhook, config: {url: 'https://example.org', metod: PUT}}", "action.config", "metod"),
+        ("{type: webhook, config: {url: 'https://example.org', methot: PUT}}", "action.config", "methot"),
         ("{type: webhook, config: {}}", "action.config", "url"),
         ("{type: python, config: {callable: 'nowhere.py:act'}}", "action.config", "nowhere.py"),
         ("{type: 'json:JSONDecoder'}", "action.type", "JSONDecoder"),
