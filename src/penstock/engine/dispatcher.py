@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.core.metrics import Metrics
-from penstock.engine.lanes import Lane, Role
+from penstock.engine.lanes import Lane, LaneSizes, Role
 from penstock.engine.spark import Spark, WindowLost
 from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
 
@@ -30,7 +30,7 @@ _COLLECT = 1.0
 class Dispatcher:
     """One per instance. Lanes ask it for windows; flows tell it when they are ready."""
 
-    def __init__(self, spark: Spark, metrics: Metrics, *, carpool: int, hot: int, express: int, pinned: int) -> None:
+    def __init__(self, spark: Spark, metrics: Metrics) -> None:
         self._spark = spark
         self._metrics = metrics
         self._lock = threading.Condition()
@@ -38,20 +38,21 @@ class Dispatcher:
         self._units = itertools.count(1)
         self._stopping = False
         self._started = False
-        self._pinned_at_most = pinned
+        self._pinned_at_most = 1
         self.lanes: dict[str, Lane] = {}
-        sizes: list[tuple[Role, int]] = [("carpool", carpool), ("express", express), ("hot", hot)]
-        for role, size in sizes:
-            for _ in range(size):
-                self._new_lane(role)
 
     def _new_lane(self, role: Role) -> Lane:
         name = f"{role}-{sum(lane.role == role for lane in self.lanes.values())}"
         lane = self.lanes[name] = Lane(name, role, self, self._spark)
         return lane
 
-    def start(self) -> None:
-        """Start every lane; the carpool is ready first, the rest warms up behind it."""
+    def start(self, sizes: LaneSizes) -> None:
+        """Make and start every lane; the carpool is ready first, the rest warms up behind it."""
+        self._pinned_at_most = sizes.pinned
+        roles: list[tuple[Role, int]] = [("carpool", sizes.carpool), ("express", sizes.express), ("hot", sizes.hot)]
+        for role, size in roles:
+            for _ in range(size):
+                self._new_lane(role)
         lanes = list(self.lanes.values())
         first = [lane for lane in lanes if lane.role in ("carpool", "pinned")]
         for lane in first:
@@ -127,12 +128,8 @@ class Dispatcher:
     def heat(self, flow: Flow, *, hot: bool) -> None:
         """Move a flow to the lanes for heavy work, or home again."""
         with self._lock:
-            self._move(
-                flow,
-                [lane for lane in self.lanes.values() if lane.role == "hot"]
-                if hot
-                else [self.lanes[n] for n in flow.home],
-            )
+            heavy = [lane for lane in self.lanes.values() if hot and lane.role == "hot"]
+            self._move(flow, heavy or [self.lanes[name] for name in flow.home])
             self._lock.notify_all()
 
     def _quietest(self, role: Role) -> Lane:

@@ -21,6 +21,7 @@ from penstock.engine.books import PipelineView
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
 from penstock.engine.flow import Flow, Surround
+from penstock.engine.lanes import LaneSizes
 from penstock.engine.publisher import Publisher
 from penstock.engine.spark import Spark
 from penstock.engine.topic_ids import TopicIds
@@ -31,10 +32,7 @@ from penstock.worker.protocol import Blueprint, Partition
 
 log = structlog.get_logger("penstock.instance")
 
-_PINNED_AT_MOST = 8
-"""Lanes of their own for class plug-ins; each is a process of some 80 MB. Further ones share."""
 _COLD_AFTER = 60.0
-_EXPRESS = 1
 
 
 class Instance:
@@ -53,25 +51,23 @@ class Instance:
         self._topic_ids: dict[object, TopicIds] = {}
         self._doorbells: dict[object, Doorbell] = {}
         self._started = False
-        cores, engine = os.cpu_count() or 1, settings.engine
-        carpool = engine.carpool_lanes or min(cores, 4)
-        hot = cores if engine.hot_lanes is None else engine.hot_lanes
-        pinned = _PINNED_AT_MOST if engine.pinned_lanes is None else engine.pinned_lanes
+        lanes = LaneSizes.local(settings.engine, os.cpu_count() or 1)
         self.spark = Spark(
             master=settings.spark.master,
             conf=settings.spark.conf,
             home=settings.home,
-            slots=carpool + hot + pinned + _EXPRESS + 1,
+            slots=lanes.total + 1,
             driver_output=output,
         )
-        self.dispatcher = Dispatcher(self.spark, metrics, carpool=carpool, hot=hot, express=_EXPRESS, pinned=pinned)
+        self.dispatcher = Dispatcher(self.spark, metrics)
         self._publisher = Publisher(self, version)
 
     def start(self) -> None:
         """Spark and its lanes, then the pipelines added so far; returns when lanes are warm and pipelines have begun to join."""
         began = time.monotonic()
         self.spark.start()
-        self.dispatcher.start()
+        sizes = LaneSizes.local if self.spark.is_local else LaneSizes.cluster
+        self.dispatcher.start(sizes(self.settings.engine, self.spark.cores))
         self._started = True
         for doorbell in self._doorbells.values():
             doorbell.start()

@@ -7,12 +7,14 @@ import os
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Self
 
 import structlog
 
+from penstock.config.settings import EngineSettings
 from penstock.engine.spark import Spark, WindowLost
-from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
+from penstock.worker.protocol import UnitRequest, WindowOutcome
 
 if TYPE_CHECKING:
     from penstock.engine.dispatcher import Dispatcher
@@ -20,6 +22,41 @@ if TYPE_CHECKING:
 log = structlog.get_logger("penstock.lane")
 
 Role = Literal["carpool", "hot", "express", "pinned"]
+
+_PINNED_AT_MOST = 8
+"""Lanes of their own for class plug-ins; each is a process of some 80 MB. Further ones share."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class LaneSizes:
+    """How many lanes of each role an instance has; `pinned` ones are made as they are needed, up to this number."""
+
+    carpool: int
+    hot: int
+    pinned: int
+    express: int = 1
+
+    @classmethod
+    def local(cls, wanted: EngineSettings, cores: int) -> Self:
+        """Lanes are processes beside each other, which the system shares the cores out to."""
+        return cls(
+            carpool=wanted.carpool_lanes or min(cores, 4),
+            hot=cores if wanted.hot_lanes is None else wanted.hot_lanes,
+            pinned=_PINNED_AT_MOST if wanted.pinned_lanes is None else wanted.pinned_lanes,
+        )
+
+    @classmethod
+    def cluster(cls, wanted: EngineSettings, cores: int) -> Self:
+        """A window holds a core of the cluster while it runs, so lanes beyond the cores would wait for each other."""
+        share = max(1, cores // 4)
+        carpool = wanted.carpool_lanes or min(share, 4)
+        pinned = min(share, _PINNED_AT_MOST) if wanted.pinned_lanes is None else wanted.pinned_lanes
+        rest = max(1, cores - carpool - pinned - 1)
+        return cls(carpool=carpool, hot=rest if wanted.hot_lanes is None else wanted.hot_lanes, pinned=pinned)
+
+    @property
+    def total(self) -> int:
+        return self.carpool + self.hot + self.pinned + self.express
 
 
 class Lane(threading.Thread):
@@ -60,9 +97,12 @@ class Lane(threading.Thread):
         self.used_at = time.monotonic()
 
     def kill_worker(self, timeout: float = 5.0) -> None:
-        """End the lane's process and wait until it is gone: what it was doing must not go on while another instance repeats it."""
+        """End the lane's process and wait until it is gone: another instance will repeat what it was doing."""
+        if not self._spark.is_local:
+            self._spark.cancel(self.lane)
+            return
         pid = self.pid
-        if pid is None or not self._spark.is_local:
+        if pid is None:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

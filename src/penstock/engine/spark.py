@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +34,12 @@ rootLogger.appenderRef.stderr.ref = console
 
 
 _GREETINGS = (b"WARNING: Using incubator modules", b"Setting default log level", b"To adjust logging level use")
+_SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Names of Spark properties that Spark itself hides: a command line must not show them either."""
+_EXECUTORS_WITHIN = 60.0
+"""Seconds a cluster has to give the first executor."""
+_EXECUTORS_CALM = 1.0
+"""Executors come one by one; their number counts when it has not changed for so many seconds."""
 
 
 class SparkStartError(PenstockError, Terminal):
@@ -55,6 +63,8 @@ class Spark:
         self.master = f"local[{slots}]" if master == "local" or master.startswith("local[") else master
         self.is_local = self.master.startswith("local[")
         self.jobs = 0
+        self.cores = os.cpu_count() or 1
+        """Windows that can run side by side; of a cluster known once it has started."""
         self._conf = dict(conf)
         self._home = home
         self._output = driver_output
@@ -76,12 +86,15 @@ class Spark:
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only `run` pays
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
 
-        conf = SparkConf(loadDefaults=False)
+        launch, conf = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False)
         for name, value in (self._settings() | self._conf).items():
             conf.set(name, value)
+            if not _SENSITIVE.search(name):
+                # I8: these become arguments of a command that everybody on the machine can see.
+                launch.set(name, value)
         try:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark has no types here
-                conf, {"stderr": subprocess.PIPE}
+                launch, {"stderr": subprocess.PIPE}
             )
             self._process = gateway.proc
             threading.Thread(
@@ -94,6 +107,7 @@ class Spark:
             ) from error
         if not self.is_local:
             self._ship()
+            self.cores = self._await_executors()
 
     def _forward(self, stream: IO[bytes]) -> None:
         """Pass on what the JVM and the workers say, without Spark's greetings and without the noise of an ending."""
@@ -135,18 +149,21 @@ class Spark:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         else:
             # The daemon starts before the product's code arrives there.
-            settings |= {"spark.authenticate": "true", "spark.python.daemon.module": "pyspark.daemon"}
-            self._require_secret()
+            settings["spark.python.daemon.module"] = "pyspark.daemon"
+            if self._conf.get("spark.authenticate", "true").lower() != "false":
+                # Passwords of pipelines travel with the windows. A standalone master may do without the encryption.
+                settings |= {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+                self._require_secret()
         return settings
 
     def _require_secret(self) -> None:
-        """YARN and Kubernetes hand out a secret of their own; a standalone cluster has one that its master, workers and drivers share."""
-        wanted = self._conf.get("spark.authenticate", "true").lower() != "false"
-        if self.master.startswith("spark://") and wanted and "spark.authenticate.secret" not in self._conf:
+        """YARN and Kubernetes make a secret for each application; a standalone cluster has one that all share."""
+        if self.master.startswith("spark://") and "spark.authenticate.secret" not in self._conf:
             raise SparkStartError(
                 "a Spark standalone master needs the cluster's secret",
                 received="no spark.authenticate.secret",
-                hint="set spark.conf 'spark.authenticate.secret' to the cluster's value, or 'spark.authenticate' to false if it has none",
+                hint="set spark.conf 'spark.authenticate.secret' to the cluster's value, "
+                "or 'spark.authenticate' to false if it has none",
             )
 
     def _class_archive(self) -> tuple[list[str], Path | None]:
@@ -172,6 +189,32 @@ class Spark:
                     archive.write(file, Path("penstock") / file.relative_to(package))
         self._sc.addPyFile(str(target))
 
+    def _await_executors(self) -> int:
+        """The number of windows the cluster can run side by side, once its executors have arrived."""
+        context = self._sc._jsc.sc()  # noqa: SLF001 - pyspark has no public count of executors
+        began = changed = time.monotonic()
+        known = 0
+        while known == 0 or time.monotonic() < changed + _EXECUTORS_CALM:
+            # The driver counts as one.
+            executors = context.getExecutorMemoryStatus().size() - 1
+            if executors != known:
+                known, changed = executors, time.monotonic()
+            elif known == 0 and time.monotonic() > began + _EXECUTORS_WITHIN:
+                raise SparkStartError(
+                    f"the Spark cluster gave no executor within {_EXECUTORS_WITHIN:g} seconds",
+                    received=self.master,
+                    hint="it has no free cores or too little memory (spark.executor.memory), "
+                    "or its executors cannot reach this machine (spark.driver.host)",
+                )
+            time.sleep(0.1)
+        return int(self._sc.defaultParallelism)
+
+    def cancel(self, lane: str) -> None:
+        """End the lane's window and its worker process, wherever it runs."""
+        if self._sc is not None:
+            with contextlib.suppress(Exception):
+                self._sc.cancelJobsWithTag(_tag(lane))
+
     def run(self, request: WindowRequest) -> WindowOutcome:
         """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
         from penstock.worker.window import run_window  # noqa: PLC0415 - imports pyspark
@@ -179,13 +222,14 @@ class Spark:
         payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
             with self._building:
-                # Each value of the variable has its own daemon and worker process, the same every time: that makes a lane.
+                # Each value of the variable has a daemon and worker process, the same every time: that makes a lane.
                 self._sc.environment["PENSTOCK_LANE"] = request.lane
-                if self._output:
+                if self._output and self.is_local:
                     self._sc.environment["PENSTOCK_STDOUT"] = self._output
                 rdd = self._sc.parallelize([payload], 1).mapPartitions(run_window)
                 _ = rdd._jrdd  # noqa: SLF001 - the environment is taken when this is built
             self.jobs += 1
+            self._sc.addJobTag(_tag(request.lane))
             outcome: WindowOutcome = pickle.loads(rdd.collect()[0])  # noqa: S301 - from our own worker
         except Exception as error:
             raise WindowLost(_reason(error)) from error
@@ -226,6 +270,10 @@ class Spark:
                 partial = self._fresh_archive.with_suffix(f".{os.getpid()}")
                 shutil.copyfile(made, partial)
                 partial.replace(self._fresh_archive)
+
+
+def _tag(lane: str) -> str:
+    return f"lane-{lane}"
 
 
 def _reason(error: Exception) -> str:
