@@ -1,4 +1,5 @@
-"""Instances as processes: they share partitions, hand them over, stop in good order and may be killed; every event is accounted for."""
+"""Instances as processes: they share partitions, hand them over, stop in good order and may be killed; every event is
+accounted for."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -35,7 +37,7 @@ class Feed:
             self._kafka.produce(self._topic, batch)
             self.sent += len(batch)
 
-    def __enter__(self) -> Feed:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -45,7 +47,9 @@ class Feed:
 
 
 @pytest.fixture
-def shared(kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path) -> Iterator[tuple[str, Path, Callable[[str], PenstockProcess]]]:
+def shared(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> Iterator[tuple[str, Path, Callable[[str], PenstockProcess]]]:
     """A topic, the file the actions write to, and a way to start instances of one pipeline."""
     name, out, file = topic(partitions=4), tmp_path / "out.jsonl", tmp_path / "shared.json"
     document = pipeline(name, kafka.bootstrap, [name], action={"type": "file", "config": {"path": str(out)}})
@@ -53,7 +57,9 @@ def shared(kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path) -> Ite
     started: list[PenstockProcess] = []
 
     def start(label: str) -> PenstockProcess:
-        process = PenstockProcess(["run", file], folder=tmp_path / label, env=ENV | {"PENSTOCK_HOME": str(tmp_path / "home")})
+        process = PenstockProcess(
+            ["run", file], folder=tmp_path / label, env=ENV | {"PENSTOCK_HOME": str(tmp_path / "home")}
+        )
         started.append(process.start())
         process.wait_ready(WAIT_S)
         return process
@@ -105,7 +111,9 @@ def test_a_killed_instance_loses_nothing_and_repeats_at_most_a_window(
         first.kill()
         until(lambda: sorted(map(len, kafka.members(topic).values())) == [4], WAIT_S, lambda: kafka.members(topic))
         until(
-            lambda: all(offset > committed[at] for at, offset in kafka.offsets(topic).items()), WAIT_S, "the second one to take over"
+            lambda: all(offset > committed[at] for at, offset in kafka.offsets(topic).items()),
+            WAIT_S,
+            "the second one to take over",
         )
     finished(kafka, topic, feed)
     assert second.stop() == 0

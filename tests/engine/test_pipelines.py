@@ -1,4 +1,4 @@
-"""Pipelines on a real broker: everything that is read is acted on, filtered or a dead letter, and only then committed."""
+"""Pipelines on a real broker: what is read is acted on, filtered or a dead letter, and only then committed."""
 
 from __future__ import annotations
 
@@ -282,5 +282,5 @@ def test_a_class_plug_in_is_one_object_from_start_to_stop(
         kafka.produce(name, orders(50))
     until(lambda: flow.books.counts.acted == 150, WAIT_S, lambda: f"{flow.books.counts}")
     engine.stop(flow)
-    until(lambda: out.exists(), WAIT_S, "close()")
+    until(out.exists, WAIT_S, "close()")
     assert [line.split()[1] for line in out.read_text().splitlines()] == ["150"]

@@ -1,4 +1,5 @@
-"""Where pipelines begin and go on: start policies, new topics and partitions, lost and impossible offsets, special topics."""
+"""Where pipelines begin and go on: start policies, new topics and partitions, lost and impossible offsets, special
+topics."""
 
 from __future__ import annotations
 
@@ -191,7 +192,7 @@ def test_a_stateless_pipeline_has_no_group_and_begins_anew(
     kafka.produce(name, numbers(0, 4))
     for round_ in (1, 2):
         flow = engine.run(document)
-        until(lambda n=round_: len(ids(out)) == 4 * n, WAIT_S, lambda: f"{ids(out)} {flow.state}")
+        until(lambda n=round_: len(ids(out)) == 4 * n, WAIT_S, lambda f=flow: f"{ids(out)} {f.state}")
         engine.stop(flow)
     assert sorted(ids(out)) == sorted([*range(4), *range(4)])
     assert kafka.offsets("stateless") == {}

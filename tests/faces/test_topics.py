@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.kafka.embedded import EmbeddedCluster
+from penstock.store.store import Store
 from tests.faces.cli import penstock
 from tests.support.kafka import KafkaBroker
 
@@ -101,8 +102,23 @@ def test_dry_run_tells_a_missing_topic_from_a_missing_broker(kafka: KafkaBroker,
     assert "tcp" in [f["step"] for f in away.data["pipelines"]["p"] if f["ok"] is False]
 
 
-def test_status_asks_the_cluster_for_lag(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_status_asks_the_cluster_for_lag(kafka: KafkaBroker, tmp_path: Path, penstock_home: Path) -> None:
+    penstock_home.mkdir()
+    with Store.open(f"sqlite:///{penstock_home / 'penstock.db'}") as store:
+        store.pipelines.put_state("p", "gone", "running")
     penstock("topics", "produce", "orders-with-lag", "1", "2", "--bootstrap", kafka.bootstrap)
     file = pipeline(tmp_path, kafka.bootstrap, "orders-with-lag")
-    result = penstock("status", "--config", file, "--json")
-    assert result.code == 0
+    (status,) = penstock("status", "--config", file, "--json").data
+    (place,) = status["partitions"]
+    assert place == {
+        "topic": "orders-with-lag",
+        "partition": 0,
+        "committed": None,
+        "end": 2,
+        "lag": 2,
+        "owner": None,
+    }
+    away = penstock("status", "--config", pipeline(tmp_path, "127.0.0.1:1"), "--json")
+    assert away.code == 0, "what the store knows is shown all the same"
+    assert away.data[0]["pipeline"] == "p"
+    assert "no figures from Kafka" in away.err

@@ -50,7 +50,11 @@ class Engine:
         """Start a pipeline; returns when it has its partitions."""
         flow = self.instance.add(self.spec(document))
         if assigned:
-            until(lambda: flow.membership.settled, START_S, lambda: f"{flow.name} has no partitions: {flow.state} {flow.reason}")
+            until(
+                lambda: flow.membership.settled,
+                START_S,
+                lambda: f"{flow.name} has no partitions: {flow.state} {flow.reason}",
+            )
         return flow
 
     def stop(self, flow: Flow) -> None:
@@ -71,7 +75,10 @@ def pipeline(name: str, bootstrap: str, topics: list[str] | str, **more: Any) ->
     config: dict[str, Any] = {"connection": {"bootstrap": bootstrap}, "format": "json", "start": "earliest"}
     config |= {"topic_pattern": topics} if isinstance(topics, str) else {"topics": topics}
     config |= more.pop("source", {})
-    return {"name": name, "source": {"type": "kafka", "config": {k: v for k, v in config.items() if v is not None}}} | more
+    return {
+        "name": name,
+        "source": {"type": "kafka", "config": {k: v for k, v in config.items() if v is not None}},
+    } | more
 
 
 def lines(path: Path) -> list[Any]:

@@ -22,7 +22,7 @@ from tests.support.ports import free_port
 Answer = tuple[int, Any]
 
 
-class Refused(Exception):  # noqa: N818 - an answer with its own status, not a fault of the server
+class Refused(Exception):
     """An answer in the registry's error shape."""
 
     def __init__(self, status: int, code: int, message: str) -> None:

@@ -32,7 +32,7 @@ class Model(BaseModel):
         self.__dict__.update(values)
 
 
-class ProblemAt(ValueError):  # noqa: N818 - raised for pydantic only, never seen by users
+class ProblemAt(ValueError):
     """Raised by a model's validator where the key at `path` below the model is to blame."""
 
     def __init__(

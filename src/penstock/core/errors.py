@@ -8,7 +8,8 @@ from typing import Any
 class PenstockError(Exception):
     """Base of every error a user may see; carries data and survives pickling.
 
-    Subclasses set `code`. Whether an error is worth a retry is its type's business (`Transient`, `Terminal`), never its text's.
+    Subclasses set `code`. Whether an error is worth a retry is its type's business (`Transient`, `Terminal`), never its
+    text's.
     """
 
     code: str = "penstock"

@@ -16,7 +16,7 @@ class EventSource(Protocol):
 
 
 class PipelineContext:
-    """Given to every plug-in's `create`: the pipeline's name, the catalogue client, the source, and where its file is."""
+    """Given to every plug-in's `create`: the pipeline's name, catalogue client, source, and where its file is."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Decoder(ABC):
     def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception]:
         """One result per record, in order: an event, or the error that this record alone ends with.
 
-        An outage (`Transient`) is raised, for it concerns the whole batch: nothing of it is settled and it is read again.
+        An outage (`Transient`) is raised, for it concerns the whole batch: nothing of it is settled, it is read again.
         """
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
@@ -81,17 +81,19 @@ class Transform(ABC):
 class Action(ABC):
     """Acts on events; DataHub's contract.
 
-    `act` may be `async def`. An action that works on many events at once defines `act_batch`; Penstock then calls that instead of `act`.
+    `act` may be `async def`. An action that works on many events at once defines `act_batch`; Penstock then calls that
+    instead of `act`.
     """
 
     parallel_safe: ClassVar[bool] = False
-    """True: several objects of this action may work side by side, each on partitions of its own, and may come and go with the load."""
+    """True: several objects of this action may work side by side, each on partitions of its own, and may come and go
+    with the load."""
 
     @classmethod
     @abstractmethod
     def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self: ...
 
-    def act(self, event: Any) -> Any:
+    def act(self, event: Any) -> Any:  # noqa: B027 - DataHub accepts an action without it: it does nothing
         """Work on one event: None or True is done, False defers the acknowledgement, an exception is a failure."""
 
     @abstractmethod

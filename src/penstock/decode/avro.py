@@ -18,7 +18,7 @@ from penstock.decode.framing import HEADER, first_bytes, require_frame
 from penstock.kafka.registry import Registry, RegistrySchema, UnknownSchema
 
 
-class SchemaPending(PenstockError, Transient):  # noqa: N818 - says what is the matter
+class SchemaPending(PenstockError, Transient):
     """The registry does not know a schema id yet; it is asked again until `schema_grace` is over."""
 
     code = "schema_pending"

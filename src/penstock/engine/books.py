@@ -43,8 +43,6 @@ class Books:
         self.counts = Counts()
         self.latencies = Latencies()
         self._recent: deque[tuple[float, int]] = deque()
-        self.last_event_at = 0.0
-        """Monotonic time of the last unit that read something."""
 
     def add(self, outcome: UnitOutcome) -> None:
         now = time.monotonic()
@@ -52,7 +50,6 @@ class Books:
             self.counts.add(outcome.counts)
             self.latencies.merge(outcome.latencies)
             if outcome.counts.read:
-                self.last_event_at = now
                 self._recent.append((now, outcome.counts.read))
             while self._recent and self._recent[0][0] < now - _RATE_WINDOW:
                 self._recent.popleft()

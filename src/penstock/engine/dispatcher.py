@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 _KEEP_WARM = 45.0
 """Spark drops a worker that was idle for a minute; it costs half a second to get back."""
 _STRAGGLERS = 0.15
-"""How long a window waits for flows of the last one that are still committing: longer than a commit, shorter than anyone minds."""
+"""How long a window waits for flows of the last one that are still committing: longer than a commit, shorter than
+anyone minds."""
 _CROWD = 10
-"""From so many units on a carpool window takes two seconds: the gap between windows grows with the number of commits."""
+"""From so many units on a carpool window takes two seconds: the gap between windows grows with the number of commits.
+"""
 _EXPRESS_LEAST = 1.05
 """A cold member may sit in a blocking poll of one second: its commit must not be wanted before that."""
 _COLLECT = 1.0
@@ -111,7 +113,8 @@ class Dispatcher:
             self._lock.notify_all()
 
     def wake(self, flow: Flow) -> None:
-        """A cold flow has something to do: at home if the lane is free, else by an express window until the home lane's next one."""
+        """A cold flow has something to do: at home if the lane is free, else by an express window until the home
+        lane's next one."""
         with self._lock:
             home = self.lanes[flow.home[0]]
             if not flow.pinned and home.busy_until is not None:

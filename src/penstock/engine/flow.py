@@ -1,4 +1,5 @@
-"""A pipeline on the driver: its group member, its partitions, and what happens between a unit's outcome and the next unit."""
+"""A pipeline on the driver: its group member, its partitions, and what happens between a unit's outcome and the next
+unit."""
 
 from __future__ import annotations
 
@@ -14,19 +15,16 @@ import structlog
 from penstock.config.spec import PipelineSpec
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal, Unavailable
-from penstock.core.metrics import Metrics
 from penstock.core.status import PartitionStatus, State
 from penstock.engine.backoff import Backoff
 from penstock.engine.books import Books
-from penstock.engine.dispatcher import Dispatcher
-from penstock.engine.doorbell import Doorbell
 from penstock.engine.ledger import Owned
-from penstock.engine.membership import Membership, Stateless
+from penstock.engine.membership import Membership
 from penstock.engine.settling import dead_letters
-from penstock.engine.topic_ids import TopicIds
-from penstock.kafka.admin import ClusterView
+from penstock.engine.stateless import Stateless
+from penstock.engine.surround import Surround
+from penstock.engine.warmth import Temperature, Warmth
 from penstock.kafka.member import CommitRefused
-from penstock.store import Store
 from penstock.worker.protocol import Blueprint, Halt, Partition, UnitOutcome, UnitRequest
 
 log = structlog.get_logger("penstock.pipeline")
@@ -35,21 +33,6 @@ _HOT_LAG = 20_000
 """Records behind at which a pipeline gets lanes of its own from the start."""
 _SHORT = 0.1
 """How often a member with units under way looks for rebalances; outcomes wake it at once."""
-
-
-@dataclass(slots=True, frozen=True, kw_only=True)
-class Surround:
-    """What a flow shares with the other flows of the instance."""
-
-    instance: str
-    store: Store
-    dispatcher: Dispatcher
-    cluster: ClusterView
-    topic_ids: TopicIds
-    doorbell: Doorbell
-    metrics: Metrics
-    session_timeout: float
-    cold_after: float
 
 
 @dataclass(slots=True)
@@ -73,7 +56,7 @@ class Flow:
         self.home: tuple[str, ...] = ()
         self.lanes: tuple[str, ...] = ()
         self.express_seconds: float | None = None
-        self.temperature = "cold"
+        self.warmth = Warmth(around.cold_after)
         self.lock = threading.RLock()
         kind = Stateless if spec.source.config.stateless else Membership
         self.membership = kind(spec, blueprint.client, around, self)
@@ -85,7 +68,6 @@ class Flow:
         self._uncommitted: set[Partition] = set()
         self._outage = Backoff()
         self._trouble = Backoff()
-        self._calm = 0
         self._stopping = False
         self._ended = threading.Event()
         self.started = False
@@ -99,6 +81,10 @@ class Flow:
         return max(self._outage.until, self._trouble.until)
 
     @property
+    def temperature(self) -> Temperature:
+        return self.warmth.temperature
+
+    @property
     def busy(self) -> bool:
         return bool(self._units)
 
@@ -110,7 +96,7 @@ class Flow:
         with self.lock:
             if (
                 self._stopping
-                or self.temperature == "cold"
+                or self.warmth.is_cold
                 or self.state in ("failed", "paused")
                 or time.monotonic() < self.not_before
             ):
@@ -220,7 +206,7 @@ class Flow:
             self._read_mail(0.2)
 
     def _tick(self) -> None:
-        if self.temperature == "cold" and not self._units and not self._uncommitted:
+        if self.warmth.is_cold and not self._units and not self._uncommitted:
             self.membership.poll(1.0)
             self._read_mail(0.0)
         else:
@@ -251,6 +237,8 @@ class Flow:
         if outcome.status == "detached" or outcome.unit not in self._units:
             return
         self.books.add(outcome)
+        if outcome.counts.read:
+            self.warmth.touch()
         self._count(outcome)
         if outcome.failures and not self._settle(outcome):
             self._unsettled.append(outcome)
@@ -289,7 +277,7 @@ class Flow:
 
     def _advance(self, outcome: UnitOutcome, seconds: float) -> None:
         with self.lock:
-            lane = self._units.pop(outcome.unit)
+            del self._units[outcome.unit]
             for part in outcome.partitions:
                 own = self.membership.owned.get(part.key)
                 if own is None or own.epoch != part.epoch:
@@ -304,7 +292,8 @@ class Flow:
                     self.membership.doubt(part.key)
         self._commit()
         self._heed(outcome.halt)
-        self._heat(outcome, seconds, lane)
+        if not self.pinned and (change := self.warmth.after(outcome, seconds, lanes=len(self.lanes))):
+            self._set_temperature(change)
         self.around.dispatcher.ready(self)
 
     def _commit(self) -> None:
@@ -359,22 +348,8 @@ class Flow:
 
     # -- temperature -----------------------------------------------------------------------
 
-    def _heat(self, outcome: UnitOutcome, seconds: float, lane: str) -> None:
-        """Much work moves a flow to lanes of its own; a while of little work brings it home."""
-        if self.pinned or not seconds:
-            return
-        share = outcome.busy / seconds
-        if self.temperature == "warm" and outcome.more and share > 0.6:
-            self._set_temperature("hot")
-        elif self.temperature == "hot":
-            self._calm = self._calm + 1 if share < 0.3 else 0
-            # Each lane counts for itself; all of them have to be calm for a few windows.
-            if self._calm >= 4 * len(self.lanes):
-                self._set_temperature("warm")
-
-    def _set_temperature(self, temperature: str) -> None:
-        self.temperature = temperature
-        self._calm = 0
+    def _set_temperature(self, temperature: Temperature) -> None:
+        self.warmth.become(temperature)
         self.around.dispatcher.heat(self, hot=temperature == "hot")
 
     def _arrived(self) -> None:
@@ -382,42 +357,42 @@ class Flow:
         self.around.metrics.rebalances.labels(self.name, "assigned").inc()
         with self.lock:
             lag = self.membership.lag()
-        if lag and not self.pinned and lag >= _HOT_LAG:
-            self.books.last_event_at = time.monotonic()
+        if lag >= _HOT_LAG and not self.pinned:
+            self.warmth.touch()
             self._set_temperature("hot")
         elif lag:
             self._rung()
-        elif self.temperature == "cold":
-            self._sleep()
+        elif self.warmth.is_cold:
+            self._watch()
         self.around.dispatcher.ready(self)
-
-    def _wake(self) -> None:
-        self.around.doorbell.leave(self.name)
-        if self.temperature == "cold":
-            self.temperature = "warm"
-            self.around.dispatcher.wake(self)
 
     def _cool_down(self) -> None:
         """Nothing for a while and nothing open: sleep until the doorbell rings."""
-        if self.temperature == "cold" or self._units or self._uncommitted or self._unsettled:
+        if self.warmth.is_cold or self._units or self._uncommitted or self._unsettled or not self.warmth.is_idle:
             return
-        if time.monotonic() - self.books.last_event_at >= self.around.cold_after:
-            with self.lock:
-                owned = list(self.membership.owned.values())
-                if all(own.at_end and not own.holes and own.unit is None for own in owned):
-                    self.temperature = "cold"
-            if self.temperature == "cold":
-                self._sleep()
+        with self.lock:
+            owned = self.membership.owned.values()
+            if any(not own.at_end or own.holes or own.unit is not None for own in owned):
+                return
+            self.warmth.become("cold")
+        self._watch()
 
-    def _sleep(self) -> None:
+    def _watch(self) -> None:
         with self.lock:
             cursors = {own.key: own.frontier for own in self.membership.owned.values()}
         if cursors:
             self.around.doorbell.watch(self.name, cursors, self._rung)
 
     def _rung(self) -> None:
-        self.books.last_event_at = time.monotonic()
-        self._wake()
+        """Something has arrived; called by the doorbell's thread too."""
+        self.around.doorbell.leave(self.name)
+        self.warmth.touch()
+        with self.lock:
+            asleep = self.warmth.is_cold
+            if asleep:
+                self.warmth.become("warm")
+        if asleep:
+            self.around.dispatcher.wake(self)
 
     # -- revoking and ending ---------------------------------------------------------------
 
@@ -437,7 +412,7 @@ class Flow:
             self._read_mail(_SHORT)
             self._settle_waiting()
             self._commit()
-        if self.temperature == "cold":
+        if self.warmth.is_cold:
             # The bell must not go on watching for partitions that are no longer ours.
             self._rung()
 
@@ -482,7 +457,7 @@ class Flow:
             self._say("waiting", trouble)
         elif not self._outage.failures and not self._trouble.failures:
             self._say(
-                "idle" if self.temperature == "cold" or not self.membership.owned else "running",
+                "idle" if self.warmth.is_cold or not self.membership.owned else "running",
                 self.membership.remark(),
             )
 

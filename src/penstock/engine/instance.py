@@ -20,10 +20,11 @@ from penstock.core.status import PipelineSummary
 from penstock.engine.books import PipelineView
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
-from penstock.engine.flow import Flow, Surround
+from penstock.engine.flow import Flow
 from penstock.engine.lanes import LaneSizes
 from penstock.engine.publisher import Publisher
 from penstock.engine.spark import Spark
+from penstock.engine.surround import Surround
 from penstock.engine.topic_ids import TopicIds
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
@@ -63,7 +64,8 @@ class Instance:
         self._publisher = Publisher(self, version)
 
     def start(self) -> None:
-        """Spark and its lanes, then the pipelines added so far; returns when lanes are warm and pipelines have begun to join."""
+        """Spark and its lanes, then the pipelines added so far; returns when lanes are warm and pipelines have begun
+        to join."""
         began = time.monotonic()
         self.spark.start()
         sizes = LaneSizes.local if self.spark.is_local else LaneSizes.cluster

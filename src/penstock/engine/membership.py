@@ -145,7 +145,8 @@ class Membership(Listener):
         return self._member
 
     def _of_same_topics(self, parts: list[Owned], ended: float) -> list[Owned]:
-        """Without those whose topic was made anew meanwhile: its offsets mean other records, and it is read from its beginning."""
+        """Without those whose topic was made anew meanwhile: its offsets mean other records, and it is read from its
+        beginning."""
         try:
             ids = self._around.topic_ids.since(ended, {own.topic for own in parts})
         except Unavailable as error:
@@ -216,7 +217,8 @@ class Membership(Listener):
     def _start(
         self, topics: list[str], committed: dict[Partition, Remembered], mirrored: dict[Partition, Remembered]
     ) -> int | str:
-        """The start policy counts for partitions present at the first start; those that appear later begin at earliest."""
+        """The start policy counts for partitions present at the first start; those that appear later begin at
+        earliest."""
         started = bool(committed or mirrored or self.owned) or self._group_has_commits(topics)
         return "earliest" if started else self.spec.source.config.start_position
 
@@ -334,61 +336,6 @@ class Membership(Listener):
             for own, c in commits
             if c.offset == own.committed
         ]
-
-
-class Stateless(Membership):
-    """No group: every instance reads every partition, beginning at the start policy, and nothing is committed."""
-
-    commits = False
-
-    def join(self) -> None:
-        self._take_new_partitions()
-
-    def poll(self, timeout: float) -> None:
-        if timeout:
-            time.sleep(min(timeout, 0.2))
-        if time.monotonic() >= self._looked_at + 2 * _LOOK_EVERY:
-            self._take_new_partitions()
-
-    def _take_new_partitions(self) -> None:
-        counts = self._cluster.topics(timeout=10.0)
-        config = self.spec.source.config
-        if config.topic_pattern:
-            import re  # noqa: PLC0415 - only patterns need it
-
-            pattern = re.compile(config.topic_pattern)
-            names = [name for name in counts if pattern.match(name)]
-        else:
-            names = [name for name in config.subscription if name in counts]
-        known = set(self.owned) | self._fresh | set(self._blocked)
-        new = [(name, p) for name in names for p in range(counts[name]) if (name, p) not in known]
-        if new:
-            self.assigned(new)
-        self._looked_at = time.monotonic()
-
-    def leave(self) -> None:
-        self.lost(list(self.owned) + list(self._fresh))
-
-    def commit(self, parts: list[Owned], ended: float) -> None:
-        """Nothing to commit."""
-
-    def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:
-        return {}
-
-    def _mirrored(self) -> dict[Partition, Remembered]:
-        return {}
-
-    def _start(
-        self, topics: list[str], committed: dict[Partition, Remembered], mirrored: dict[Partition, Remembered]
-    ) -> int | str:
-        # Partitions that appear while it runs are read from their beginning.
-        return "earliest" if self.settled else self.spec.source.config.start_position
-
-    def _commit_new(self, found: dict[Partition, Position]) -> None:
-        """Nothing to commit."""
-
-    def mirror_rows(self) -> list[MirrorRow]:
-        return []
 
 
 def _names(partitions: Iterable[Partition]) -> list[str]:

@@ -1,4 +1,5 @@
-"""Where a newly assigned partition begins: its commit, the store's mirror of it, or the start policy; and gaps on the way."""
+"""Where a newly assigned partition begins: its commit, the store's mirror of it, or the start policy; and gaps on the
+way."""
 
 from __future__ import annotations
 
@@ -76,8 +77,8 @@ def _resume(name: str, topic_id: str, remembered: Remembered, bounds: tuple[int,
         text = f"{name}: offsets {remembered.offset} to {low - 1} are no longer in the log; going on at {low}"
         return Position(max(low, frontier), kept, True, ("gap", text), gap=(remembered.offset, low))
     if remembered.offset > high:
-        why = f"{name}: the committed offset {remembered.offset} lies beyond the end of the log ({high}); reset the offsets to go on"
-        return Position(remembered.offset, blocked=why)
+        where = f"{name}: the committed offset {remembered.offset} lies beyond the end of the log ({high})"
+        return Position(remembered.offset, blocked=f"{where}; reset the offsets to go on")
     return Position(frontier, holes)
 
 

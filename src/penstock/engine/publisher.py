@@ -1,4 +1,5 @@
-"""Tells the store and the metrics, every second, what this instance is doing; and looks at the cluster for what flows cannot see."""
+"""Tells the store and the metrics, every second, what this instance is doing; and looks at the cluster for what flows
+cannot see."""
 
 from __future__ import annotations
 

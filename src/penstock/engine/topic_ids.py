@@ -1,4 +1,5 @@
-"""The ids of all topics in use at one cluster, asked for together: a topic that was made anew has the same name and another id."""
+"""The ids of all topics in use at one cluster, asked for together: a topic that was made anew has the same name and
+another id."""
 
 from __future__ import annotations
 

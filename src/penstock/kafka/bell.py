@@ -24,7 +24,7 @@ _SETTINGS = {
     "queued.max.messages.kbytes": 64,
     "fetch.message.max.bytes": 1024,
 }
-_QUIET = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._PARTITION_EOF}  # noqa: SLF001 - the client's public codes begin with _
+_QUIET = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._PARTITION_EOF}
 
 
 class Bell:

@@ -1,6 +1,5 @@
 """What the Kafka client reports, as Penstock's errors: an outage is transient, a refusal or a wrong property is not."""
 
-# ruff: noqa: SLF001 - the client's own codes, as opposed to the broker's, begin with an underscore
 from __future__ import annotations
 
 from collections import deque
@@ -23,13 +22,13 @@ class AuthenticationFailed(Unavailable):
     code = "authentication"
 
 
-class NotAuthorized(PenstockError, Terminal):  # noqa: N818 - says what is the matter
+class NotAuthorized(PenstockError, Terminal):
     """The broker knows us and says no."""
 
     code = "not_authorized"
 
 
-class UnknownTopic(ConfigError):  # noqa: N818 - says what is the matter
+class UnknownTopic(ConfigError):
     """The topic does not exist on the cluster."""
 
     code = "unknown_topic"

@@ -33,11 +33,11 @@ _LOST = {
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.FENCED_INSTANCE_ID,
     KafkaError._ASSIGNMENT_LOST,
-}  # noqa: SLF001 - the client's public codes begin with _
+}
 _FATAL = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the user read access to the topics",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "grant the user read access to the group",
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "another consumer with another assignor is in this group: stop the old consumer first",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "another kind of consumer is in this group: stop the old consumer first",
     KafkaError.OFFSET_METADATA_TOO_LARGE: "raise the broker's offset.metadata.max.bytes",
 }
 

@@ -32,7 +32,7 @@ class NewRecord(NamedTuple):
     """Epoch milliseconds; 0: now."""
 
 
-class RecordRefused(PenstockError, Terminal):  # noqa: N818 - says what is the matter
+class RecordRefused(PenstockError, Terminal):
     """The broker will never take this record, for instance because it is too large."""
 
     code = "record_refused"

@@ -26,9 +26,9 @@ _SETTINGS = {
     "queued.max.messages.kbytes": 16_384,
 }
 
-_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - the client's public codes begin with _
-_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001 - as above
-_EOF = KafkaError._PARTITION_EOF  # noqa: SLF001 - as above
+_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
+_GONE = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+_EOF = KafkaError._PARTITION_EOF
 _WAKE_AT_MOST = 4
 
 
@@ -50,7 +50,7 @@ class Trouble:
 
 
 class Reader:
-    """One librdkafka consumer that stays assigned between windows, so that fetching goes on while the driver commits."""
+    """A consumer that stays assigned between windows, so that fetching goes on while the driver commits."""
 
     def __init__(self, client: KafkaClientConfig, *, name: str) -> None:
         # librdkafka wants a group.id even though this consumer never joins a group.
@@ -81,7 +81,8 @@ class Reader:
         self._one_topic = len({topic for topic, _ in self._next}) <= 1
 
     def _wake(self, partitions: Iterable[Partition]) -> None:
-        # After an assign the first fetch can wait hundreds of ms for librdkafka's sleeping broker thread; a question to the leader wakes it.
+        # After an assign the first fetch can wait hundreds of ms for librdkafka's sleeping broker thread; a question to
+        # the leader wakes it.
         for tp in partitions:
             try:
                 self._consumer.get_watermark_offsets(TopicPartition(*tp), timeout=1.0, cached=False)

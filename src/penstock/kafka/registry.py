@@ -20,7 +20,7 @@ class RegistryUnavailable(Unavailable):
     code = "registry_unavailable"
 
 
-class UnknownSchema(PenstockError):  # noqa: N818 - says what is the matter
+class UnknownSchema(PenstockError):
     """The registry answers, and does not know the id; it may a moment later, so asking again is the caller's choice."""
 
     code = "unknown_schema"

@@ -22,13 +22,13 @@ class StoreError(PenstockError, Terminal):
     code = "store"
 
 
-class StoreMissing(StoreError):  # noqa: N818 - says what is the matter, as `StoreUnavailable` does
+class StoreMissing(StoreError):
     """There is no store at the address, and none was to be made."""
 
     code = "store-missing"
 
 
-class StoreTooNew(StoreError):  # noqa: N818 - see `StoreMissing`
+class StoreTooNew(StoreError):
     """A newer Penstock has upgraded the store; this one does not know its schema."""
 
     code = "store-too-new"

@@ -87,13 +87,15 @@ class Acting(ABC):
 
     @abstractmethod
     def finish(self) -> list[Item]:
-        """Wait for what is being acted on; return what was not begun (or stopped the pipeline), in order. Nothing begins after the deadline."""
+        """Wait for what is being acted on; return what was not begun (or stopped the pipeline), in order. Nothing
+        begins after the deadline."""
 
     def close(self) -> None:  # noqa: B027 - only strands have threads to end
         """Let go of threads."""
 
     def settle(self, item: Event, result: Any) -> bool:
-        """Take an unusual result of `act`: False defers, anything but None and True is a failure. True when the item is finished."""
+        """Take an unusual result of `act`: False defers, anything but None and True is a failure. True when the item
+        is finished."""
         if result is False:
             r = item.record
             self.deferred[r.topic(), r.partition(), r.offset()] = item

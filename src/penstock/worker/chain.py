@@ -1,4 +1,5 @@
-"""The steps of a pipeline in order: decode, filter, transform; the action is what comes after. Plain functions over lists of events."""
+"""The steps of a pipeline in order: decode, filter, transform; the action is what comes after. Plain functions over
+lists of events."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class Chain:
         items: list[Item] = []
         decoded = self.decoder.decode(records)
         if set(map(type, decoded)) == {Event}:
-            items = decoded  # type: ignore[assignment]  # the line above proved that all of them are events
+            items = decoded  # type: ignore[assignment]  # the line above proved it
         else:
             for record, result in zip(records, decoded, strict=True):
                 items.append(result if isinstance(result, Event) else Broken(record, "decode", result))

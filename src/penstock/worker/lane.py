@@ -23,7 +23,8 @@ class Lane:
     def __init__(self) -> None:
         self._pipelines: dict[tuple[str, int], Pipeline | Exception] = {}
         self._detached: list[UnitRun] = []
-        # Batches are short-lived: scanning young objects each 700 allocations costs a tenth of the drain and frees nothing.
+        # Batches are short-lived: scanning young objects each 700 allocations costs a tenth of the drain and frees
+        # nothing.
         gc.set_threshold(50_000, 20, 50)
 
     def run(self, request: WindowRequest) -> WindowOutcome:

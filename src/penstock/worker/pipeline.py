@@ -1,4 +1,5 @@
-"""A pipeline as one lane's worker holds it between windows: consumer, chain, action object, and what the last unit left unfinished."""
+"""A pipeline as one lane's worker holds it between windows: consumer, chain, action object, and what the last unit
+left unfinished."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What driver and executor tell each other: requests go out with a window, outcomes come back. Payloads never, except those of failures."""
+"""What driver and executor tell each other: requests go out with a window, outcomes come back. Payloads never, except
+those of failures."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Blueprint:
 
 @dataclass(slots=True, frozen=True)
 class Assignment:
-    """A topic partition as a unit gets it: `frontier` is the next offset to read, `holes` are offsets below it that are not finished."""
+    """A topic partition as a unit gets it: `frontier` is the next offset to read, `holes` are offsets below it that
+    are not finished."""
 
     topic: str
     partition: int
@@ -62,7 +64,8 @@ class WindowRequest:
     seconds: float
     units: list[UnitRequest]
     detach: bool
-    """True on local masters, where the same process serves the lane's next window and can collect what is still running."""
+    """True on local masters, where the same process serves the lane's next window and can collect what is still
+    running."""
     journal: str | None = None
     """File of the lane's progress journal."""
 

@@ -1,4 +1,5 @@
-"""Strands: events acted on side by side, those of one key (or partition) in order. Threads for plain actions, one event loop for async ones."""
+"""Strands: events acted on side by side, those of one key (or partition) in order. Threads for plain actions, one
+event loop for async ones."""
 
 from __future__ import annotations
 

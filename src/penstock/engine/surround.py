@@ -1,0 +1,27 @@
+"""What all pipelines of an instance share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.core.metrics import Metrics
+from penstock.engine.dispatcher import Dispatcher
+from penstock.engine.doorbell import Doorbell
+from penstock.engine.topic_ids import TopicIds
+from penstock.kafka.admin import ClusterView
+from penstock.store import Store
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Surround:
+    """What a flow shares with the other flows of the instance."""
+
+    instance: str
+    store: Store
+    dispatcher: Dispatcher
+    cluster: ClusterView
+    topic_ids: TopicIds
+    doorbell: Doorbell
+    metrics: Metrics
+    session_timeout: float
+    cold_after: float

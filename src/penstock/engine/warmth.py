@@ -1,0 +1,54 @@
+"""How much a pipeline has to do: cold, warm or hot, judged from its units."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from penstock.worker.protocol import UnitOutcome
+
+Temperature = Literal["cold", "warm", "hot"]
+
+_BUSY = 0.6
+"""Share of a unit's time spent on events, with more waiting, from which on a pipeline gets lanes of its own."""
+_CALM = 0.3
+"""Share below which it could do without them."""
+_CALM_UNITS = 4
+"""So many calm units in a row in each lane, before it comes home: moving costs a new consumer."""
+
+
+class Warmth:
+    """One pipeline's temperature."""
+
+    def __init__(self, cold_after: float) -> None:
+        self.temperature: Temperature = "cold"
+        self._cold_after = cold_after
+        self._calm = 0
+        self._touched_at = time.monotonic()
+
+    @property
+    def is_cold(self) -> bool:
+        return self.temperature == "cold"
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing came for so long that it may sleep."""
+        return time.monotonic() - self._touched_at >= self._cold_after
+
+    def touch(self) -> None:
+        """Something came."""
+        self._touched_at = time.monotonic()
+
+    def become(self, temperature: Temperature) -> None:
+        self.temperature = temperature
+        self._calm = 0
+
+    def after(self, outcome: UnitOutcome, seconds: float, *, lanes: int) -> Temperature | None:
+        """The temperature to change to after this unit, if any."""
+        share = outcome.busy / seconds if seconds else 0.0
+        if self.temperature == "warm":
+            return "hot" if outcome.more and share > _BUSY else None
+        if self.temperature == "hot":
+            self._calm = self._calm + 1 if share < _CALM else 0
+            return "warm" if self._calm >= _CALM_UNITS * lanes else None
+        return None
