@@ -106,7 +106,8 @@ def test_status_asks_the_cluster_for_lag(kafka: KafkaBroker, tmp_path: Path, pen
     penstock_home.mkdir()
     with Store.open(f"sqlite:///{penstock_home / 'penstock.db'}") as store:
         store.pipelines.put_state("p", "gone", "running")
-    penstock("topics", "produce", "orders-with-lag", "1", "2", "--bootstrap", kafka.bootstrap)
+    kafka.create_topic("orders-with-lag", 1, None)
+    assert penstock("topics", "produce", "orders-with-lag", "1", "2", "--bootstrap", kafka.bootstrap).code == 0
     file = pipeline(tmp_path, kafka.bootstrap, "orders-with-lag")
     (status,) = penstock("status", "--config", file, "--json").data
     (place,) = status["partitions"]
