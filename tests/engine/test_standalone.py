@@ -61,6 +61,7 @@ def test_every_event_arrives_once_and_the_group_holds_the_position(
     caught_up(kafka, flow, name, cluster)
     engine.stop(flow)
 
+    assert len(list(cluster.folder.glob("work/app-*/*/penstock.zip"))) == 2
     seen = coordinates(out)
     assert len(seen) == len(set(seen)) == 5200
     for partition in range(4):

@@ -45,6 +45,8 @@ class SparkCluster:
         return {
             "PENSTOCK_SPARK_MASTER": self.master,
             "PENSTOCK_SPARK_CONF_SPARK_AUTHENTICATE_SECRET": self.secret,
+            # Two executors instead of one with all cores: the windows of a lane run now here, now there.
+            "PENSTOCK_SPARK_CONF_SPARK_EXECUTOR_CORES": "1",
             "PENSTOCK_SPARK_CONF_SPARK_EXECUTOR_MEMORY": "512m",
             "PENSTOCK_SPARK_CONF_spark__executor__extraJavaOptions": f"-Djava.io.tmpdir={self.folder}",
             "PENSTOCK_SPARK_CONF_SPARK_DRIVER_HOST": "127.0.0.1",
@@ -60,7 +62,7 @@ class SparkCluster:
         common = ["--host", "127.0.0.1"]
         self._spawn("master", "master.Master", *common, "--port", str(self._port), "--webui-port", str(self._ui))
         self._until(lambda: self._state() is not None, "the master to answer")
-        size = ["--cores", str(self.cores), "--memory", "1g", "--work-dir", str(self.folder / "work")]
+        size = ["--cores", str(self.cores), "--memory", "2g", "--work-dir", str(self.folder / "work")]
         ports = ["--port", str(free_port()), "--webui-port", str(free_port())]
         self._spawn("worker", "worker.Worker", *common, *ports, *size, self.master)
         self._until(lambda: (self._state() or {}).get("aliveworkers") == 1, "the worker to join")

@@ -229,7 +229,8 @@ class Spark:
                 rdd = self._sc.parallelize([payload], 1).mapPartitions(run_window)
                 _ = rdd._jrdd  # noqa: SLF001 - the environment is taken when this is built
             self.jobs += 1
-            self._sc.addJobTag(_tag(request.lane))
+            if not self.is_local:
+                self._sc.addJobTag(_tag(request.lane))
             outcome: WindowOutcome = pickle.loads(rdd.collect()[0])  # noqa: S301 - from our own worker
         except Exception as error:
             raise WindowLost(_reason(error)) from error
