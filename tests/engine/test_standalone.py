@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.config.settings import EngineSettings
+from penstock.config.settings import EngineSettings, Settings
 from penstock.engine.flow import Flow
 from penstock.engine.lanes import LaneSizes
 from penstock.engine.spark import Spark, SparkStartError
@@ -28,6 +29,23 @@ pytestmark = pytest.mark.spark
 def cluster() -> Iterator[SparkCluster]:
     with SparkCluster(cores=2) as running:
         yield running
+
+
+def test_a_cluster_without_room_is_named(
+    cluster: SparkCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Before the instance of the other tests: a process has one Spark context at a time.
+    monkeypatch.setattr("penstock.engine.spark._EXECUTORS_WITHIN", 2.0)
+    environ = cluster.environ | {"PENSTOCK_SPARK_CONF_SPARK_EXECUTOR_MEMORY": "100g"}
+    settings = Settings.load({"PENSTOCK_HOME": str(tmp_path)} | environ, cwd=tmp_path)
+    spark = Spark(master=settings.spark.master, conf=settings.spark.conf, home=tmp_path, slots=1)
+    try:
+        with pytest.raises(SparkStartError, match="no executor within 2 seconds") as refused:
+            spark.start()
+    finally:
+        spark.stop()
+    assert "spark.executor.memory" in (refused.value.hint or "")
+    until(lambda: not cluster.applications(), WAIT_S, "the driver to be gone")
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +181,26 @@ def test_a_slow_action_is_ended_with_its_worker_when_the_pipeline_stops(
     caught_up(kafka, next_one, after, cluster)
     engine.stop(next_one)
     assert len(coordinates(later)) == 10
+
+
+def test_killed_executors_lose_nothing_and_are_replaced(
+    engine: Engine, cluster: SparkCluster, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name, out = topic(partitions=2), tmp_path / "out.jsonl"
+    action = {"type": "file", "config": {"path": str(out)}}
+    kafka.produce(name, numbers(500))
+    flow = engine.run(pipeline("cluster-killed", kafka.bootstrap, [name], action=action))
+    until(lambda: len(lines(out)) >= 500, WAIT_S, "the first events")
+    for pid in (killed := cluster.executor_pids()):
+        os.kill(pid, signal.SIGKILL)
+    kafka.produce(name, numbers(500))
+    caught_up(kafka, flow, name, cluster)
+    engine.stop(flow)
+
+    assert len(killed) == 2
+    assert not set(killed) & set(cluster.executor_pids())
+    assert set(coordinates(out)) == {(name, p, o) for p, end in kafka.end_offsets(name).items() for o in range(end)}
+    assert engine.dead_letters("cluster-killed") == []
 
 
 def test_the_driver_shows_the_secret_on_no_command_line(engine: Engine, cluster: SparkCluster) -> None:

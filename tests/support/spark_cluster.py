@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+import psutil
 import pyspark
 
 from tests.support.children import CHILDREN
@@ -57,6 +58,10 @@ class SparkCluster:
     def worker_pid(self) -> int:
         """The process whose children are the executors."""
         return self._processes["worker"].pid
+
+    def executor_pids(self) -> list[int]:
+        """Processes of the executors that run now."""
+        return [child.pid for child in psutil.Process(self.worker_pid).children()]
 
     def start(self) -> Self:
         common = ["--host", "127.0.0.1"]

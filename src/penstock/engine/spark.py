@@ -106,8 +106,7 @@ class Spark:
                 f"Spark did not start: {error}", hint="`penstock doctor` looks at Java and Spark"
             ) from error
         if not self.is_local:
-            self._ship()
-            self.cores = self._await_executors()
+            self._join_cluster()
 
     def _forward(self, stream: IO[bytes]) -> None:
         """Pass on what the JVM and the workers say, without Spark's greetings and without the noise of an ending."""
@@ -188,6 +187,20 @@ class Spark:
                 if file.is_file() and "__pycache__" not in file.parts:
                     archive.write(file, Path("penstock") / file.relative_to(package))
         self._sc.addPyFile(str(target))
+
+    def _join_cluster(self) -> None:
+        try:
+            self._ship()
+            self.cores = self._await_executors()
+        except SparkStartError:
+            raise
+        except Exception as error:
+            # Spark tries to register for a minute, then it stops the context and the next call fails.
+            raise SparkStartError(
+                "the Spark master did not take this instance in",
+                received=self.master,
+                hint="is the address right, is the master running, and is spark.authenticate.secret the cluster's?",
+            ) from error
 
     def _await_executors(self) -> int:
         """The number of windows the cluster can run side by side, once its executors have arrived."""
