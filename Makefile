@@ -51,7 +51,7 @@ check: setup-dev lock-check ## Lint, types, import rules, lock, docs
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/deptry src
 	@$(BIN)/codespell
-	@$(BIN)/mkdocs build --strict --quiet --site-dir .cache/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir .cache/site
 
 fmt: setup-dev ## Format and fix what can be fixed
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -69,7 +69,7 @@ lock-check: $(UV) ## The locks still satisfy pyproject.toml and hold no addresse
 	@$(COMPILE) pyproject.toml --group test --group check -o .cache/lock/dev.txt && diff -q requirements/dev.txt .cache/lock/dev.txt
 
 docs: setup-dev ## Build the documentation into site/
-	@$(BIN)/mkdocs build --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup-dev ## Measure against the bars; results go to bench/results
 	@$(BIN)/python -m bench $(ARGS)

@@ -49,7 +49,7 @@ class Chain:
         return cls(decoder, steps, actions.create(spec.action.type, spec.action.config, ctx))
 
     def prepare(self, records: Sequence[RecordLike]) -> list[Item]:
-        """All steps before the action; events that a filter or transform dropped are gone, broken ones stay in place."""
+        """All steps before the action; events that a step dropped are gone, broken ones stay in place."""
         items: list[Item] = []
         decoded = self.decoder.decode(records)
         if set(map(type, decoded)) == {Event}:
