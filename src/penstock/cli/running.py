@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,12 +52,7 @@ def run_with_server(
     server = _server(settings, watch) if settings.http.enabled else None
     on_address(server.start() if server else None)
 
-    asked = stop or threading.Event()
-
     def ready(instance: Instance) -> None:
-        if threading.current_thread() is threading.main_thread():
-            # Starting Spark put pyspark's own handler in place, which raises instead of stopping gracefully.
-            signal.signal(signal.SIGINT, lambda *_: asked.set())
         watch.instance = instance
         on_ready(instance)
 
@@ -68,7 +62,7 @@ def run_with_server(
             settings,
             until_caught_up=until_caught_up,
             on_ready=ready,
-            stop=asked,
+            stop=stop,
             quiet_output=quiet_output,
         )
     finally:

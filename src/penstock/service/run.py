@@ -49,10 +49,15 @@ class Stop:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
+        self.listen()
+        return self
+
+    def listen(self) -> None:
+        """Take the signals; again after Spark has started, which puts a handler of its own in place."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                self._before[number] = signal.signal(number, lambda *_: self.asked.set())
-        return self
+                before = signal.signal(number, lambda *_: self.asked.set())
+                self._before.setdefault(number, before)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
@@ -89,6 +94,7 @@ def run_instance(
             instance.add(spec)
         try:
             instance.start()
+            asked.listen()
             if on_ready:
                 on_ready(instance)
             _wait(instance, [asked.asked, *([stop] if stop else [])], until_caught_up=until_caught_up)

@@ -1,0 +1,47 @@
+"""Commits say what is finished: the offset, and beside it what is finished above it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.ledger import Owned, decode, encode
+
+partitions = st.builds(
+    lambda base, finished: (base, finished),
+    st.integers(0, 2**40),
+    st.lists(st.booleans(), max_size=200),
+)
+
+
+@given(partitions, st.text("abcXYZ-_/09", max_size=40))
+def test_what_is_encoded_comes_back(partition: tuple[int, list[bool]], topic_id: str) -> None:
+    base, finished = partition
+    frontier = base + len(finished)
+    holes = tuple(base + i for i, done in enumerate(finished) if not done)
+    position = min(holes, default=frontier)
+
+    known, found, open_ = decode(position, encode(topic_id, position, frontier, holes))
+
+    assert known == topic_id
+    unfinished = {o for o in range(position, frontier) if o in holes}
+    # Holes with nothing finished above them need no place in the metadata: they lie beyond the frontier that comes back.
+    assert set(open_) == {o for o in unfinished if o < found}
+    assert all(o in holes for o in range(found, frontier))
+
+
+@given(st.lists(st.integers(0, 100_000), unique=True, min_size=1, max_size=3000))
+def test_metadata_never_grows_beyond_what_brokers_take(offsets: list[int]) -> None:
+    holes = tuple(sorted(offsets))
+    own = Owned("orders", 0, 1, "topic-id", 200_000, holes)
+    commit = own.commit()
+    assert len(commit.metadata) <= 3_000
+    assert commit.offset == holes[0]
+    _, frontier, open_ = decode(commit.offset, commit.metadata)
+    # I1: nothing unfinished may be taken for finished.
+    assert not [o for o in holes if o < frontier and o not in open_]
+
+
+def test_a_commit_of_another_client_has_no_topic_id() -> None:
+    for metadata in ("", "leader=7", "p1;only-two", "p1;id;not base 36!"):
+        assert decode(42, metadata) == (None, 42, ())
