@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from penstock.config.settings import EngineSettings, Settings
@@ -203,14 +205,20 @@ def test_killed_executors_lose_nothing_and_are_replaced(
     assert engine.dead_letters("cluster-killed") == []
 
 
-def test_the_driver_shows_the_secret_on_no_command_line(engine: Engine, cluster: SparkCluster) -> None:
+def _command_lines() -> Iterator[str]:
+    """Of driver, master, worker, executors and their Python processes: all descend from this one."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            yield " ".join(process.cmdline())
+
+
+def test_the_secret_is_on_no_command_line(engine: Engine, cluster: SparkCluster) -> None:
     (application,) = cluster.applications()
     assert application["cores"] == cluster.cores
-    shown = [
-        file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists() and os.access(file, os.R_OK)
-    ]
-    assert any(b"pyspark-shell" in line for line in shown)
-    assert not [line for line in shown if cluster.secret.encode() in line]
+    shown = list(_command_lines())
+    assert sum("pyspark-shell" in line for line in shown) == 1
+    assert sum("CoarseGrainedExecutorBackend" in line for line in shown) == 2
+    assert not [line for line in shown if cluster.secret in line]
 
 
 def test_lanes_are_as_many_as_the_cluster_has_cores(engine: Engine) -> None:
