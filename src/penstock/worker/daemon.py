@@ -1,12 +1,27 @@
-"""Spark's Python daemon with the worker's modules loaded before it forks: a new worker starts 60 ms sooner."""
+"""Spark's Python daemon, made quick: modules are loaded before it forks, and from folders instead of Spark's zip files.
+
+Spark puts its own Python code on the path as zip files without byte code and forgets their directory before every task:
+compiling them doubles the start of a lane, and reading the directory again costs each window some 25 ms. On a local master
+the installed package holds the same code.
+"""
 
 from __future__ import annotations
 
+import os
 import runpy
+import sys
 
-# Spark asks for this module by name; these imports are its whole purpose.
-import penstock.worker.lane
-import penstock.worker.window  # noqa: F401 - loaded for the workers to come
+_ZIPS = ("pyspark.zip", "-src.zip")
+
+
+def _without_zips(path: str) -> str:
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if not entry.endswith(_ZIPS))
+
 
 if __name__ == "__main__":
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith(_ZIPS)]
+    os.environ["PYTHONPATH"] = _without_zips(os.environ.get("PYTHONPATH", ""))
+
+    import penstock.worker.window
+
     runpy.run_module("pyspark.daemon", run_name="__main__")

@@ -25,7 +25,7 @@ def test_what_is_encoded_comes_back(partition: tuple[int, list[bool]], topic_id:
 
     assert known == topic_id
     unfinished = {o for o in range(position, frontier) if o in holes}
-    # Holes with nothing finished above them need no place in the metadata: they lie beyond the frontier that comes back.
+    # Holes with nothing finished above them need no place: they lie beyond the frontier that comes back.
     assert set(open_) == {o for o in unfinished if o < found}
     assert all(o in holes for o in range(found, frontier))
 

@@ -27,7 +27,7 @@ def commit(offset: int, topic_id: str = "a", frontier: int | None = None, holes:
     ],
 )
 def test_the_position_follows_commit_then_mirror_then_policy(
-    committed: Remembered | None, mirrored: Remembered | None, frontier: int, new: bool, kind: str | None
+    committed: Remembered | None, mirrored: Remembered | None, *, frontier: int, new: bool, kind: str | None
 ) -> None:
     found = find(AT, topic_id="a", committed=committed, mirrored=mirrored, bounds=(10, 100), policy_offset=99)
     assert (found.frontier, found.commit) == (frontier, new)
