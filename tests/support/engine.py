@@ -13,6 +13,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.metrics import Metrics
 from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
+from penstock.service.warm_up import begin_spark
 from penstock.store import DeadLetterFilter, Store
 from tests.support.waiting import until
 
@@ -28,7 +29,7 @@ class Engine:
         home.mkdir(parents=True, exist_ok=True)
         self.settings = Settings.load({"PENSTOCK_HOME": str(home)} | (environ or {}), cwd=folder)
         self.store = Store.open(self.settings.store_url)
-        self.instance = Instance(self.settings, self.store, Metrics(), version="test")
+        self.instance = Instance(self.settings, self.store, Metrics(), begin_spark(self.settings), version="test")
 
     def __enter__(self) -> Self:
         self.instance.start()

@@ -36,6 +36,7 @@ def demo(
     from penstock.cli.picture import show_summary
     from penstock.cli.running import run_with_server
     from penstock.service.demo import Demo
+    from penstock.service.warm_up import begin_spark
 
     with Demo(rate) as stage:
         watcher = _Watcher(terminal, stage, seconds)
@@ -46,7 +47,7 @@ def demo(
             on_address=watcher.at_address,
             on_ready=watcher.begin,
             stop=watcher.stop,
-            quiet_output=True,
+            spark=begin_spark(stage.settings(), quiet_output=True),
         )
         watcher.end()
     if terminal.as_json:

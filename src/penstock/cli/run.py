@@ -32,9 +32,15 @@ def run(
     ] = False,
 ) -> Exit | None:
     """Run pipelines until SIGTERM or Ctrl-C, or until caught up."""
+    from penstock.config.settings import Settings
+    from penstock.service.warm_up import begin_spark
+
+    settings = Settings.load()
+    # Before the imports below: the JVM takes as long to start as they do.
+    spark = begin_spark(settings, quiet_output=terminal.as_json)
+
     from penstock.cli.picture import show_summary
     from penstock.cli.running import run_with_server
-    from penstock.config.settings import Settings
 
     def at_address(address: str | None) -> None:
         if address:
@@ -45,12 +51,12 @@ def run(
         terminal.note(f"ready: {', '.join(names)}", style=None)
 
     ended = run_with_server(
-        Settings.load(),
+        settings,
         list(paths),
         on_address=at_address,
         on_ready=ready,
         until_caught_up=until_caught_up,
-        quiet_output=terminal.as_json,
+        spark=spark,
     )
     if terminal.as_json:
         terminal.data(ended.summary)

@@ -13,6 +13,7 @@ from penstock.cli.exits import Exit
 from penstock.config.settings import Settings
 from penstock.core.metrics import METRICS
 from penstock.engine.instance import Instance
+from penstock.engine.spark import Spark
 from penstock.service.health import STARTING, Health, health_of
 from penstock.service.logs import configure_logs
 from penstock.service.run import run_instance
@@ -44,7 +45,7 @@ def run_with_server(
     on_ready: Callable[[Instance], None],
     until_caught_up: bool = False,
     stop: threading.Event | None = None,
-    quiet_output: bool = False,
+    spark: Spark | None = None,
 ) -> Ended:
     """Serve metrics and health from the first moment on, run, and stop serving last."""
     configure_logs(level=settings.log.level, format=settings.log.format, secrets=settings.secrets)
@@ -63,7 +64,7 @@ def run_with_server(
             until_caught_up=until_caught_up,
             on_ready=ready,
             stop=stop,
-            quiet_output=quiet_output,
+            spark=spark,
         )
     finally:
         if server:

@@ -13,7 +13,9 @@ from penstock.core.secrets import MASK, is_secret_key, masked
 class Model(BaseModel):
     """Frozen; unknown keys are errors; null counts as absent; `repr` hides secrets; docstrings make the reference."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod

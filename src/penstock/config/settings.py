@@ -96,6 +96,11 @@ class EngineSettings(Model):
     """A stop takes no longer than this."""
 
 
+def carpool_lanes(engine: EngineSettings) -> int:
+    """Lanes for the warm pipelines on this machine, default resolved."""
+    return engine.carpool_lanes or min(os.cpu_count() or 1, 4)
+
+
 class LogSettings(Model):
     """What the instance says about itself."""
 

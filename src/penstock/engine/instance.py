@@ -39,9 +39,7 @@ _COLD_AFTER = 60.0
 class Instance:
     """One running Penstock: a Spark driver and a member of each pipeline's group."""
 
-    def __init__(
-        self, settings: Settings, store: Store, metrics: Metrics, *, version: str, output: str | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, store: Store, metrics: Metrics, spark: Spark, *, version: str) -> None:
         self.id = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self.settings = settings
         self.store = store
@@ -52,14 +50,7 @@ class Instance:
         self._topic_ids: dict[object, TopicIds] = {}
         self._doorbells: dict[object, Doorbell] = {}
         self._started = False
-        lanes = LaneSizes.local(settings.engine, os.cpu_count() or 1)
-        self.spark = Spark(
-            master=settings.spark.master,
-            conf=settings.spark.conf,
-            home=settings.home,
-            slots=lanes.total + 1,
-            driver_output=output,
-        )
+        self.spark = spark
         self.dispatcher = Dispatcher(self.spark, metrics)
         self._publisher = Publisher(self, version)
 

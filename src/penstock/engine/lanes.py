@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import structlog
 
-from penstock.config.settings import EngineSettings
+from penstock.config.settings import EngineSettings, carpool_lanes
 from penstock.engine.spark import Spark, WindowLost
 from penstock.worker.protocol import UnitRequest, WindowOutcome
 
@@ -40,7 +40,7 @@ class LaneSizes:
     def local(cls, wanted: EngineSettings, cores: int) -> Self:
         """Lanes are processes beside each other, which the system shares the cores out to."""
         return cls(
-            carpool=wanted.carpool_lanes or min(cores, 4),
+            carpool=carpool_lanes(wanted),
             hot=cores if wanted.hot_lanes is None else wanted.hot_lanes,
             pinned=_PINNED_AT_MOST if wanted.pinned_lanes is None else wanted.pinned_lanes,
         )
@@ -53,10 +53,6 @@ class LaneSizes:
         pinned = min(share, _PINNED_AT_MOST) if wanted.pinned_lanes is None else wanted.pinned_lanes
         rest = max(1, cores - carpool - pinned - 1)
         return cls(carpool=carpool, hot=rest if wanted.hot_lanes is None else wanted.hot_lanes, pinned=pinned)
-
-    @property
-    def total(self) -> int:
-        return self.carpool + self.hot + self.pinned + self.express
 
 
 class Lane(threading.Thread):

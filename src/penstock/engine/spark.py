@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
@@ -14,12 +15,15 @@ import tempfile
 import threading
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from penstock.core.errors import PenstockError, Terminal, Transient
-from penstock.worker.protocol import WindowOutcome, WindowRequest
+
+if TYPE_CHECKING:
+    # Kept out of the way: this module is imported first, so that the JVM starts while the others are loaded.
+    from penstock.worker.protocol import WindowOutcome, WindowRequest
 
 _LOG4J = """
 status = error
@@ -42,6 +46,10 @@ _EXECUTORS_CALM = 1.0
 """Executors come one by one; their number counts when it has not changed for so many seconds."""
 
 
+_SLOTS = 128
+"""Threads that local windows may run in: more than there are ever lanes, for a lane must never wait for another."""
+
+
 class SparkStartError(PenstockError, Terminal):
     """Spark could not be started."""
 
@@ -57,10 +65,8 @@ class WindowLost(PenstockError, Transient):
 class Spark:
     """One Spark context. `run` may be called from many threads, one window each."""
 
-    def __init__(
-        self, *, master: str, conf: Mapping[str, str], home: Path, slots: int, driver_output: str | None = None
-    ) -> None:
-        self.master = f"local[{slots}]" if master == "local" or master.startswith("local[") else master
+    def __init__(self, *, master: str, conf: Mapping[str, str], home: Path, driver_output: str | None = None) -> None:
+        self.master = f"local[{_SLOTS}]" if master == "local" or master.startswith("local[") else master
         self.is_local = self.master.startswith("local[")
         self.jobs = 0
         self.cores = os.cpu_count() or 1
@@ -71,13 +77,47 @@ class Spark:
         self._building = threading.Lock()
         self._sc: Any = None
         self._stopping = False
+        self._starting: threading.Thread | None = None
+        self._start_error: Exception | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        # Spark's sockets live here and a socket's path has at most 104 characters.
-        self._folder = Path(tempfile.mkdtemp(prefix="penstock-", dir="/tmp" if Path("/tmp").is_dir() else None))  # noqa: S108 - private by mkdtemp
+        self._folder = _own_folder()
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         self._archive, self._fresh_archive = self._class_archive()
 
+    def begin(self, *, lanes: Sequence[str] = ()) -> None:
+        """Start in the background, with these lanes' processes: it takes seconds in which other things can be done."""
+        self._starting = threading.Thread(target=self._start_noting, args=(lanes,), name="spark-start", daemon=True)
+        self._starting.start()
+
+    def _start_noting(self, lanes: Sequence[str]) -> None:
+        try:
+            self._start()
+            warming = [threading.Thread(target=self._warm, args=(lane,)) for lane in lanes if self.is_local]
+            for thread in warming:
+                thread.start()
+            for thread in warming:
+                # A lane that ran two windows at once would have two processes.
+                thread.join()
+        except Exception as error:  # noqa: BLE001 - raised by `start`, in the thread that wants to know
+            self._start_error = error
+
+    def _warm(self, lane: str) -> None:
+        from penstock.worker.protocol import WindowRequest  # noqa: PLC0415 - as at the top of this module
+
+        # A lane that cannot be started now says so when it is wanted.
+        with contextlib.suppress(WindowLost):
+            self.run(WindowRequest(lane, 0.0, [], detach=True))
+
     def start(self) -> None:
-        """Launch the JVM and the context; 3-4 s from the second start on a machine."""
+        """Wait until the context is there; 3-4 s from the second start on a machine."""
+        if self._starting is None:
+            self.begin()
+        if self._starting is not None:
+            self._starting.join()
+        if self._start_error is not None:
+            raise self._start_error
+
+    def _start(self) -> None:
         os.environ["PYSPARK_PYTHON"] = self._conf.get("spark.pyspark.python", sys.executable)
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if self.is_local:
@@ -143,6 +183,14 @@ class Spark:
             "spark.driver.extraJavaOptions": " ".join(java),
             "spark.driver.memory": "512m",
             "spark.cleaner.periodicGC.interval": "10min",
+            # A window's task is a few kilobytes: packing it costs more than it saves.
+            "spark.broadcast.compress": "false",
+            "spark.broadcast.checksum": "false",
+            # Nobody looks while the UI is off, and memory stays flat over a million windows.
+            "spark.ui.liveUpdate.period": "-1",
+            "spark.ui.retainedJobs": "20",
+            "spark.ui.retainedStages": "20",
+            "spark.ui.retainedTasks": "100",
         }
         if self.is_local:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -244,13 +292,18 @@ class Spark:
             self.jobs += 1
             if not self.is_local:
                 self._sc.addJobTag(_tag(request.lane))
-            outcome: WindowOutcome = pickle.loads(rdd.collect()[0])  # noqa: S301 - from our own worker
+            # Straight through the gateway: `rdd.collect` opens a socket for each answer, which takes 8 ms more.
+            (answer,) = rdd._jrdd.collect()  # noqa: SLF001 - as above
+            (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
+            outcome: WindowOutcome = pickle.loads(packed)  # noqa: S301 - as above
         except Exception as error:
             raise WindowLost(_reason(error)) from error
         return outcome
 
     def stop(self) -> None:
         """End context and JVM; on the first start of a machine the JVM writes its class archive on the way out."""
+        if self._starting is not None:
+            self._starting.join()
         self._stopping = True
         if self._sc is not None:
             with contextlib.suppress(Exception):
@@ -284,6 +337,19 @@ class Spark:
                 partial = self._fresh_archive.with_suffix(f".{os.getpid()}")
                 shutil.copyfile(made, partial)
                 partial.replace(self._fresh_archive)
+
+
+def _own_folder() -> Path:
+    """A private folder with a short path: Spark's sockets live there, and a socket's path has at most 104 characters.
+
+    Those of instances that were killed are removed on the way.
+    """
+    parent = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())  # noqa: S108 - private by mkdtemp
+    for old in parent.glob("penstock-[0-9]*-*"):
+        with contextlib.suppress(OSError, ValueError):
+            if old.stat().st_uid == os.getuid() and not Path(f"/proc/{int(old.name.split('-')[1])}").exists():
+                shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-", dir=parent))
 
 
 def _tag(lane: str) -> str:

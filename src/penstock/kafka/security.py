@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.core.errors import ConfigError
-from penstock.kafka.stores import read_key_store, read_trust_store
 
 RENAMED = {
     "sasl.mechanism": "sasl.mechanisms",
@@ -148,6 +147,11 @@ def _oauth(options: Mapping[str, str]) -> dict[str, str]:
 
 def _from_stores(stores: Mapping[str, str], out: Mapping[str, Any]) -> dict[str, str]:
     """Key and trust stores as PEM text: it travels to executors with the configuration, no file is left behind."""
+    if not stores:
+        return {}
+    # A tenth of a second that only users of stores pay, in every process.
+    from penstock.kafka.stores import read_key_store, read_trust_store  # noqa: PLC0415
+
     found: dict[str, str] = {}
     if "ssl.keystore.key" in stores:
         found["ssl.key.pem"] = stores["ssl.keystore.key"]

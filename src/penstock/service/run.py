@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,8 +19,10 @@ from penstock.core.errors import Unavailable
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
 from penstock.engine.instance import Instance
+from penstock.engine.spark import Spark
 from penstock.service.logs import configure_logs
 from penstock.service.validation import load_checked
+from penstock.service.warm_up import begin_spark
 from penstock.store import StateRow, Store
 
 log = structlog.get_logger("penstock.run")
@@ -71,9 +72,9 @@ def run_instance(
     until_caught_up: bool = False,
     on_ready: Callable[[Instance], None] | None = None,
     stop: threading.Event | None = None,
-    quiet_output: bool = False,
+    spark: Spark | None = None,
 ) -> RunSummary:
-    """Run the pipelines of these files. `quiet_output` keeps what actions print off standard output."""
+    """Run the pipelines of these files, on a Spark that was begun before, if given."""
     loaded = load_checked(paths)
     for warning in loaded.warnings:
         log.warning(str(warning))
@@ -83,16 +84,15 @@ def run_instance(
         raise InvalidConfigError(loaded.problems)
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
     configure_logs(level=settings.log.level, format=settings.log.format, secrets=secrets)
-    stream = sys.stderr if quiet_output else sys.stdout
     with Stop() as asked, Store.open(settings.store_url) as store:
-        instance = Instance(settings, store, METRICS, version=__version__, output=_path_of(stream))
-        for problem in loaded.problems:
-            instance.invalid.append(
-                StateRow(pipeline=_called(problem), instance=instance.id, state="invalid", reason=str(problem))
-            )
-        for spec in loaded.specs:
-            instance.add(spec)
+        instance = Instance(settings, store, METRICS, spark or begin_spark(settings), version=__version__)
+        instance.invalid += [
+            StateRow(pipeline=_called(problem), instance=instance.id, state="invalid", reason=str(problem))
+            for problem in loaded.problems
+        ]
         try:
+            for spec in loaded.specs:
+                instance.add(spec)
             instance.start()
             asked.listen()
             if on_ready:
@@ -123,13 +123,3 @@ def _wait(instance: Instance, stops: list[threading.Event], *, until_caught_up: 
 
 def _called(problem: Any) -> str:
     return str(getattr(problem, "pipeline", None) or problem.file)
-
-
-def _path_of(stream: Any) -> str | None:
-    """Where a worker process can reach our standard output."""
-    import os  # noqa: PLC0415 - only needed here
-
-    try:
-        return f"/proc/{os.getpid()}/fd/{stream.fileno()}"
-    except (OSError, ValueError):
-        return None

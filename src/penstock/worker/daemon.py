@@ -1,7 +1,7 @@
 """Spark's Python daemon, made quick: modules are loaded before it forks, and from folders instead of Spark's zip files.
 
 Spark puts its own Python code on the path as zip files without byte code and forgets their directory before every task:
-compiling them doubles the start of a lane, and reading the directory again costs each window some 25 ms. On a local master
+compiling them slows the start of a lane, reading the directory again slows every window. On a local master
 the installed package holds the same code.
 """
 
@@ -22,6 +22,6 @@ if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(_ZIPS)]
     os.environ["PYTHONPATH"] = _without_zips(os.environ.get("PYTHONPATH", ""))
 
-    import penstock.worker.window
+    import penstock.worker.window  # noqa: F401 - loaded for the workers to come
 
     runpy.run_module("pyspark.daemon", run_name="__main__")
