@@ -21,6 +21,8 @@ _KEEP_WARM = 45.0
 _STRAGGLERS = 0.15
 """How long a window waits for flows of the last one that are still committing: longer than a commit, shorter than
 anyone minds."""
+_STRAGGLERS_MOST = 1.0
+"""The same as long as most of them are: one that is left behind waits for a whole further window."""
 _CROWD = 10
 """From so many units on a carpool window takes two seconds: the gap between windows grows with the number of commits.
 """
@@ -61,10 +63,25 @@ class Dispatcher:
             lane.start()
         for lane in first:
             lane.warm.wait(60)
-        for lane in lanes:
-            if lane not in first:
-                lane.start()
         self._started = True
+        rest = [lane for lane in lanes if lane not in first]
+        threading.Thread(target=self._start_rest, args=(rest,), name="lanes", daemon=True).start()
+
+    def _start_rest(self, lanes: list[Lane]) -> None:
+        """One after the other: a lane costs a core for a second or two, and pipelines are at work already."""
+        for lane in lanes:
+            lane.start()
+            lane.warm.wait(60)
+            with self._lock:
+                for flow in self._flows.values():
+                    if flow.temperature == "hot":
+                        self._move(flow, self._hot_lanes(flow))
+                self._lock.notify_all()
+
+    def _hot_lanes(self, flow: Flow) -> list[Lane]:
+        """Those that are warm already; the flow stays at home as long as there is none."""
+        warm = [lane for lane in self.lanes.values() if lane.role == "hot" and lane.warm.is_set()]
+        return warm or [self.lanes[name] for name in flow.home]
 
     def new_unit(self) -> int:
         return next(self._units)
@@ -131,8 +148,7 @@ class Dispatcher:
     def heat(self, flow: Flow, *, hot: bool) -> None:
         """Move a flow to the lanes for heavy work, or home again."""
         with self._lock:
-            heavy = [lane for lane in self.lanes.values() if hot and lane.role == "hot"]
-            self._move(flow, heavy or [self.lanes[name] for name in flow.home])
+            self._move(flow, self._hot_lanes(flow) if hot else [self.lanes[name] for name in flow.home])
             self._lock.notify_all()
 
     def _quietest(self, role: Role) -> Lane:
@@ -169,7 +185,8 @@ class Dispatcher:
                 now = time.monotonic()
                 if self._stopping and not lane.closings and not lane.detached:
                     return None
-                waiting = lane.returning and now < returned + _STRAGGLERS
+                patience = _STRAGGLERS if lane.mostly_back else _STRAGGLERS_MOST
+                waiting = bool(lane.returning) and now < returned + patience
                 if not waiting:
                     units = list(self._plan(lane))
                     if units or lane.closings or lane.detached:
@@ -177,7 +194,7 @@ class Dispatcher:
                     if now >= lane.used_at + _KEEP_WARM or not lane.warm.is_set():
                         self._metrics.spark_jobs.labels("keep-warm").inc()
                         return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local)
-                timeout = returned + _STRAGGLERS - now if waiting else lane.used_at + _KEEP_WARM - now
+                timeout = returned + patience - now if waiting else lane.used_at + _KEEP_WARM - now
                 self._lock.wait(min(max(timeout, 0.001), self._soonest(lane, now)))
 
     def _soonest(self, lane: Lane, now: float) -> float:
@@ -191,7 +208,7 @@ class Dispatcher:
             if flow is not None and lane.lane in flow.lanes and not self._stopping:
                 unit = flow.plan(lane.lane, self.new_unit)
                 if unit is not None:
-                    yield unit
+                    yield lane.slimmed(unit) if self._spark.is_local else unit
 
     def _window(self, lane: Lane, units: list[UnitRequest], now: float) -> WindowRequest:
         if units:
@@ -205,6 +222,7 @@ class Dispatcher:
         closings, lane.closings = lane.closings, []
         lane.busy_until = now + seconds
         lane.returning = {unit.pipeline for unit in units}
+        lane.carried = len(lane.returning)
         self._metrics.spark_jobs.labels("window").inc()
         return WindowRequest(lane.lane, seconds, closings + units, detach=self._spark.is_local)
 
@@ -227,6 +245,7 @@ class Dispatcher:
             lane.busy_until = None
             lane.used_at = time.monotonic()
             lane.warm.set()
+            lane.known.clear()
             lost = {unit.unit for unit in request.units} | lane.detached
             lane.detached = set()
             lane.returning = set()

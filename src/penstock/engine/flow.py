@@ -31,7 +31,7 @@ log = structlog.get_logger("penstock.pipeline")
 
 _HOT_LAG = 20_000
 """Records behind at which a pipeline gets lanes of its own from the start."""
-_SHORT = 0.1
+_SHORT = 0.25
 """How often a member with units under way looks for rebalances; outcomes wake it at once."""
 
 
@@ -61,7 +61,8 @@ class Flow:
         kind = Stateless if spec.source.config.stateless else Membership
         self.membership = kind(spec, blueprint.client, around, self)
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
-        self._generation = 1
+        # Unique over removals and additions: executors keep what they built by name and generation.
+        self._generation = time.time_ns()
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | _Lost | None] = queue.SimpleQueue()
         self._units: dict[int, str] = {}
         self._unsettled: list[UnitOutcome] = []
@@ -288,7 +289,7 @@ class Flow:
                     self._uncommitted.add(part.key)
                 else:
                     own.unit = None
-                if part.out_of_range or part.gone:
+                if part.out_of_range or part.gone or own.doubtful:
                     self.membership.doubt(part.key)
         self._commit()
         self._heed(outcome.halt)
@@ -304,7 +305,7 @@ class Flow:
             return
         began = time.monotonic()
         try:
-            self.membership.commit(waiting, began)
+            self.membership.commit(waiting)
         except CommitRefused as error:
             if not error.lost:
                 self._trouble.fail()
@@ -324,6 +325,8 @@ class Flow:
         if halt is None:
             if self._outage.failures:
                 self._outage.succeed()
+            return
+        if halt.kind == "unknown":
             return
         if halt.kind in ("throw", "build"):
             self._fail(f"{halt.code}: {halt.reason}")

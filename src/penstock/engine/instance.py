@@ -25,7 +25,6 @@ from penstock.engine.lanes import LaneSizes
 from penstock.engine.publisher import Publisher
 from penstock.engine.spark import Spark
 from penstock.engine.surround import Surround
-from penstock.engine.topic_ids import TopicIds
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.store import StateRow, Store
@@ -47,7 +46,6 @@ class Instance:
         self.flows: list[Flow] = []
         self.invalid: list[StateRow] = []
         self._clusters: dict[object, ClusterView] = {}
-        self._topic_ids: dict[object, TopicIds] = {}
         self._doorbells: dict[object, Doorbell] = {}
         self._started = False
         self.spark = spark
@@ -81,7 +79,6 @@ class Instance:
             store=self.store,
             dispatcher=self.dispatcher,
             cluster=self._cluster(client),
-            topic_ids=self._topic_ids[client.identity],
             doorbell=self._doorbell(client),
             metrics=self.metrics,
             session_timeout=self.settings.engine.session_timeout,
@@ -96,7 +93,6 @@ class Instance:
     def _cluster(self, client: KafkaClientConfig) -> ClusterView:
         if client.identity not in self._clusters:
             self._clusters[client.identity] = ClusterView(client)
-            self._topic_ids[client.identity] = TopicIds(self._clusters[client.identity])
         return self._clusters[client.identity]
 
     def _doorbell(self, client: KafkaClientConfig) -> Doorbell:

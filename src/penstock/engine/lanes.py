@@ -65,6 +65,10 @@ class Lane(threading.Thread):
         self.flows: set[str] = set()
         self.returning: set[str] = set()
         """Flows of the last window that have not committed yet; the next window waits for them a little."""
+        self.known: set[tuple[str, int]] = set()
+        """Pipelines and generations whose blueprint the lane's process has."""
+        self.carried = 0
+        """Flows in the last window."""
         self.detached: set[int] = set()
         self.closings: list[UnitRequest] = []
         self.busy_until: float | None = None
@@ -77,6 +81,7 @@ class Lane(threading.Thread):
 
     def run(self) -> None:
         while (request := self._dispatcher.next_window(self)) is not None:
+            began = time.monotonic()
             try:
                 outcome = self._spark.run(request)
             except WindowLost as error:
@@ -84,9 +89,35 @@ class Lane(threading.Thread):
                 self._dispatcher.window_lost(self, request, error)
             else:
                 self.warm.set()
+                log.debug(
+                    "window",
+                    lane=self.lane,
+                    units=len(request.units),
+                    detached=len(outcome.running),
+                    seconds=round(outcome.seconds, 3),
+                    job_seconds=round(time.monotonic() - began, 3),
+                )
                 self._dispatcher.window_done(self, request, outcome)
 
+    def slimmed(self, unit: UnitRequest) -> UnitRequest:
+        """The unit without its blueprint where the lane's process has it already."""
+        key = (unit.pipeline, unit.generation)
+        if key in self.known:
+            unit.blueprint = b""
+        self.known.add(key)
+        return unit
+
+    @property
+    def mostly_back(self) -> bool:
+        return len(self.returning) * 4 <= self.carried
+
     def took(self, outcome: WindowOutcome) -> None:
+        if outcome.pid != self.pid:
+            # Spark replaced an idle process; what it knew is gone.
+            self.known.clear()
+        for unit in outcome.units:
+            if unit.halt is not None and unit.halt.kind == "unknown":
+                self.known.discard((unit.pipeline, unit.generation))
         self.pid = outcome.pid
         self.detached = set(outcome.running)
         self.busy_until = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.kafka.member import Commit
@@ -29,7 +29,9 @@ class Owned:
     unit: int | None = None
     """The unit that works on it now."""
     at_end: bool = False
-    fenced: bool = field(default=False)
+    doubtful: bool = False
+    """True: the position is to be found anew once the unit that works on it has ended."""
+    fenced: bool = False
     """True: being revoked; no further unit."""
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import structlog
@@ -16,7 +16,6 @@ from penstock.core.status import PartitionStatus
 from penstock.engine.backoff import Backoff
 from penstock.engine.ledger import Owned
 from penstock.engine.positions import Position, Remembered, find, policy_offsets
-from penstock.engine.topic_ids import TopicIds
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.member import CommitRefused, Listener, Member
@@ -48,8 +47,6 @@ class Neighbours(Protocol):
     def store(self) -> Store: ...
     @property
     def cluster(self) -> ClusterView: ...
-    @property
-    def topic_ids(self) -> TopicIds: ...
     @property
     def session_timeout(self) -> float: ...
 
@@ -126,15 +123,14 @@ class Membership(Listener):
         self.owned.pop(partition, None)
         self._fresh.add(partition)
 
-    def commit(self, parts: list[Owned], ended: float) -> None:
-        """I1, I2: only what is finished, never backwards; raises `CommitRefused`. `ended` is when the work ended."""
-        sure = self._of_same_topics(parts, ended)
+    def commit(self, parts: list[Owned]) -> None:
+        """I1, I2: only what is finished, never backwards; raises `CommitRefused`."""
         with self._owner.lock:
-            commits = {own.key: own.commit() for own in sure if own.committed is None or own.position >= own.committed}
+            commits = {own.key: own.commit() for own in parts if own.committed is None or own.position >= own.committed}
         if commits:
             self._joined.commit(commits)
         with self._owner.lock:
-            for own in sure:
+            for own in parts:
                 if own.key in commits:
                     own.committed = commits[own.key].offset
 
@@ -144,18 +140,18 @@ class Membership(Listener):
             raise CommitRefused("not a member of the group", lost=True)
         return self._member
 
-    def _of_same_topics(self, parts: list[Owned], ended: float) -> list[Owned]:
-        """Without those whose topic was made anew meanwhile: its offsets mean other records, and it is read from its
-        beginning."""
-        try:
-            ids = self._around.topic_ids.since(ended, {own.topic for own in parts})
-        except Unavailable as error:
-            raise CommitRefused(str(error), lost=False) from error
+    def compare_topics(self, ids: Mapping[str, str]) -> None:
+        """Doubt partitions whose topic was made anew: its offsets mean other records; it is read from its beginning.
+
+        What was committed meanwhile carries the old id, so nothing is lost should the process end before this is seen.
+        """
         with self._owner.lock:
-            for own in parts:
-                if ids.get(own.topic) != own.topic_id:
-                    self.doubt(own.key)
-        return [own for own in parts if ids.get(own.topic) == own.topic_id]
+            for tp, own in list(self.owned.items()):
+                if ids.get(own.topic, own.topic_id) != own.topic_id:
+                    if own.unit is None:
+                        self.doubt(tp)
+                    else:
+                        own.doubtful = True
 
     # -- finding positions -----------------------------------------------------------------
 
@@ -183,7 +179,7 @@ class Membership(Listener):
 
     def _positions(self, wanted: list[Partition]) -> dict[Partition, Position]:
         topics = sorted({topic for topic, _ in wanted})
-        self.topic_ids.update(self._around.topic_ids.since(time.monotonic(), topics))
+        self.topic_ids.update(self._cluster.topic_ids(topics))
         bounds = self._cluster.watermarks(wanted)
         present = [tp for tp in wanted if tp in bounds and tp[0] in self.topic_ids]
         self.ends.update({tp: bounds[tp][1] for tp in present})

@@ -26,7 +26,7 @@ _HEARTBEAT = 2.0
 _ENDS = 2.0
 _COLD_ENDS = 30.0
 """A cold pipeline has no lag, or the bell would have rung."""
-_TOPIC_IDS = 10.0
+_TOPIC_IDS = 5.0
 """A topic that was deleted and made again in between shows by its id."""
 _EXPIRE = 60.0
 
@@ -168,11 +168,4 @@ class Publisher(threading.Thread):
         topics = {topic for flow in flows for topic, _ in list(flow.membership.owned)}
         ids = cluster.topic_ids(sorted(topics)) if topics else {}
         for flow in flows:
-            with flow.lock:
-                strange = [
-                    tp
-                    for tp, own in flow.membership.owned.items()
-                    if tp[0] in ids and ids[tp[0]] != own.topic_id and own.unit is None
-                ]
-                for tp in strange:
-                    flow.membership.doubt(tp)
+            flow.membership.compare_topics(ids)

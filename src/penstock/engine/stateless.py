@@ -46,7 +46,7 @@ class Stateless(Membership):
     def leave(self) -> None:
         self.lost(list(self.owned) + list(self._fresh))
 
-    def commit(self, parts: list[Owned], ended: float) -> None:
+    def commit(self, parts: list[Owned]) -> None:
         """Nothing to commit."""
 
     def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:  # noqa: ARG002 - inherited

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from penstock.core.metrics import Metrics
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
-from penstock.engine.topic_ids import TopicIds
 from penstock.kafka.admin import ClusterView
 from penstock.store import Store
 
@@ -20,7 +19,6 @@ class Surround:
     store: Store
     dispatcher: Dispatcher
     cluster: ClusterView
-    topic_ids: TopicIds
     doorbell: Doorbell
     metrics: Metrics
     session_timeout: float

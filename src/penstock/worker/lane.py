@@ -11,8 +11,10 @@ import time
 from penstock.core.deadline import Deadline
 from penstock.worker.pipeline import Pipeline
 from penstock.worker.protocol import UnitOutcome, UnitRequest, WindowOutcome, WindowRequest
-from penstock.worker.unit import UnitRun
+from penstock.worker.unit import UnitRun, UnknownBlueprint
 
+_GRACE = 0.03
+"""Seconds in which no unit ends, after the deadline: what is still there is acting, and is left behind."""
 _EVICT_AFTER = 120.0
 """A pipeline that has not been here for so long gives its consumer and connections back."""
 
@@ -51,7 +53,9 @@ class Lane:
         for old in [k for k in self._pipelines if k[0] == unit.pipeline and k != key]:
             self._drop(old)
         held = self._pipelines.get(key)
-        if held is None or isinstance(held, Exception):
+        if held is None and not unit.blueprint:
+            return UnknownBlueprint(f"generation {unit.generation} of {unit.pipeline}")
+        if held is None or (isinstance(held, Exception) and unit.blueprint):
             try:
                 held = Pipeline(unit.blueprint)
             except Exception as error:  # noqa: BLE001 - a plug-in that cannot be created is the pipeline's trouble, not the window's
@@ -64,9 +68,13 @@ class Lane:
     def _wait(self, runs: list[UnitRun], deadline: Deadline, *, detach: bool) -> None:
         """Until every unit is done; a unit that is still acting shortly after its deadline is left behind."""
         if runs:
-            grace = Deadline(deadline.at + 0.02)
             for run in runs:
-                run.join(grace.remaining if detach else None)
+                run.join(deadline.remaining if detach else None)
+            # Many units end at the same moment and share the interpreter: as long as they keep ending, wait.
+            while detach and (alive := [run for run in runs if run.is_alive()]):
+                alive[-1].join(_GRACE)
+                if sum(run.is_alive() for run in alive) == len(alive):
+                    return
             return
         # A window without units comes to collect: it waits for the first detached unit that ends.
         while self._detached and all(r.is_alive() for r in self._detached) and not deadline.expired:

@@ -48,7 +48,8 @@ class UnitRequest:
     pipeline: str
     generation: int
     blueprint: bytes
-    """A pickled `Blueprint`: opened only by a worker that does not know this generation yet."""
+    """A pickled `Blueprint`; empty where the lane's process should have it already, which it answers `unknown` if not.
+    """
     assignments: list[Assignment]
     seconds: float
     max_records: int
@@ -113,9 +114,9 @@ class Counts:
 
 @dataclass(slots=True)
 class Halt:
-    """Why a unit ended before its time: an outage to wait for, or an error that stops the pipeline."""
+    """Why a unit ended before its time: an outage to wait for, an error that stops the pipeline, an unknown blueprint."""
 
-    kind: Literal["outage", "throw", "build", "error"]
+    kind: Literal["outage", "throw", "build", "error", "unknown"]
     code: str
     reason: str
 

@@ -122,7 +122,13 @@ class UnitRun(threading.Thread):
         pipeline.leave(unfinished, reported)
 
 
+class UnknownBlueprint(LookupError):
+    """The process does not have the blueprint that the driver thinks it has."""
+
+
 def _build_halt(error: Exception) -> Halt:
+    if isinstance(error, UnknownBlueprint):
+        return Halt("unknown", "unknown", str(error))
     if isinstance(error, Transient):
         return Halt("outage", getattr(error, "code", "outage"), str(error))
     if isinstance(error, PenstockError) and isinstance(error, Terminal):
