@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 SIZE = 300
 _POOL = 2_000
+_CONNECTIONS = 8
 
 
 def payload(number: int, produced_ns: int) -> bytes:
@@ -59,11 +60,12 @@ def preload(bootstrap: str, topic: str, *, partitions: int, count: int) -> int:
 
 def pace(bootstrap: str, topics: list[str], *, rate: float, seconds: float, first: int) -> int:
     """Produce `rate` events per second in all, evenly in time and over the topics; returns the number of failures."""
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "1", "queue.buffering.max.messages": 500_000}
-    )
-    for topic in topics:
-        producer.list_topics(topic, timeout=20)
+    # A broker serves the requests of a connection one after the other, and the client sends one per partition: a
+    # hundred topics through one connection would measure that queue.
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "1", "queue.buffering.max.messages": 500_000}
+    producers = [Producer(settings) for _ in range(min(_CONNECTIONS, len(topics)))]
+    for index, topic in enumerate(topics):
+        producers[index % len(producers)].list_topics(topic, timeout=20)
     delivered = _Delivered()
     # Building the body costs more than sending it: it is made once, with marks where number and time go.
     template = payload(first, time.time_ns())
@@ -76,11 +78,14 @@ def pace(bootstrap: str, topics: list[str], *, rate: float, seconds: float, firs
         due = min(total, int((time.perf_counter() - began) * rate) + 1)
         while sent < due:
             value = b'%b"n":%d,"t":%d%b' % (head, first + sent, time.time_ns(), tail)
-            producer.produce(topics[sent % len(topics)], value, on_delivery=delivered)
+            index = sent % len(topics)
+            producers[index % len(producers)].produce(topics[index], value, on_delivery=delivered)
             sent += 1
         # At most 2 ms late, which is less than the linger; below 500/s each event gets its own moment.
-        producer.poll(min(0.002, 1 / rate))
-    return delivered.failed + producer.flush(60)
+        producers[0].poll(min(0.002, 1 / rate))
+        for producer in producers[1:]:
+            producer.poll(0)
+    return delivered.failed + sum(producer.flush(60) for producer in producers)
 
 
 def main() -> None:

@@ -23,8 +23,14 @@ from bench.engine.seen import Seen
 
 ROOT = Path(__file__).resolve().parents[2]
 SINK = Path(__file__).with_name("sink.py")
-# The tests' broker is tuned for a quick start; here it has to be fast for minutes.
-_BROKER_JVM = ("-Xms768m", "-Xmx768m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+# More memory than the tests' broker. The second compiler stays off: it takes a core for the first minutes, of two.
+_BROKER_JVM = (
+    "-Xms768m",
+    "-Xmx768m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
 
 
 class Rig:
