@@ -18,6 +18,13 @@ class Latencies:
     def __init__(self, counts: Sequence[int] | None = None) -> None:
         self.counts = list(counts) if counts else [0] * _BUCKETS
 
+    def __getstate__(self) -> dict[int, int]:
+        """Few buckets of one unit hold anything: they travel alone."""
+        return {index: count for index, count in enumerate(self.counts) if count} or {0: 0}
+
+    def __setstate__(self, state: dict[int, int]) -> None:
+        self.counts = [state.get(index, 0) for index in range(_BUCKETS)]
+
     def add(self, millis: Iterable[float]) -> None:
         counts, log = self.counts, math.log
         for value in millis:

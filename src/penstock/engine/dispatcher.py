@@ -29,6 +29,8 @@ _CROWD = 10
 _EXPRESS_LEAST = 1.05
 """A cold member may sit in a blocking poll of one second: its commit must not be wanted before that."""
 _COLLECT = 1.0
+_EXERCISES = 40
+"""Empty windows in the lane that has the least to do: the JVM compiles the way of a job after some fifty of them."""
 
 
 class Dispatcher:
@@ -57,6 +59,8 @@ class Dispatcher:
         for role, size in roles:
             for _ in range(size):
                 self._new_lane(role)
+        for lane in self.lanes.values():
+            lane.exercises = _EXERCISES if lane.role == "express" and self._spark.is_local else 0
         lanes = list(self.lanes.values())
         first = [lane for lane in lanes if lane.role in ("carpool", "pinned")]
         for lane in first:
@@ -191,7 +195,8 @@ class Dispatcher:
                     units = list(self._plan(lane))
                     if units or lane.closings or lane.detached:
                         return self._window(lane, units, now)
-                    if now >= lane.used_at + _KEEP_WARM or not lane.warm.is_set():
+                    if now >= lane.used_at + _KEEP_WARM or not lane.warm.is_set() or lane.exercises:
+                        lane.exercises = max(0, lane.exercises - 1)
                         self._metrics.spark_jobs.labels("keep-warm").inc()
                         return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local)
                 timeout = returned + patience - now if waiting else lane.used_at + _KEEP_WARM - now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 import uuid
 from collections.abc import Sequence
@@ -56,6 +57,8 @@ class Instance:
         """Spark and its lanes, then the pipelines added so far; returns when lanes are warm and pipelines have begun
         to join."""
         began = time.monotonic()
+        # A hundred threads commit at once while a lane waits for its turn: five milliseconds each would add up.
+        sys.setswitchinterval(0.001)
         self.spark.start()
         sizes = LaneSizes.local if self.spark.is_local else LaneSizes.cluster
         self.dispatcher.start(sizes(self.settings.engine, self.spark.cores))

@@ -67,6 +67,8 @@ class Lane(threading.Thread):
         """Flows of the last window that have not committed yet; the next window waits for them a little."""
         self.known: set[tuple[str, int]] = set()
         """Pipelines and generations whose blueprint the lane's process has."""
+        self.exercises = 0
+        """Empty windows to run for practice."""
         self.carried = 0
         """Flows in the last window."""
         self.detached: set[int] = set()

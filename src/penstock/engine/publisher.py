@@ -22,6 +22,7 @@ from penstock.worker.protocol import Partition
 log = structlog.get_logger("penstock.publisher")
 
 _EVERY = 1.0
+_PARTITIONS = 2.0
 _HEARTBEAT = 2.0
 _ENDS = 2.0
 _COLD_ENDS = 30.0
@@ -81,7 +82,8 @@ class Publisher(threading.Thread):
             if self._is_due("expire", _EXPIRE):
                 self._store.instances.expire(_EXPIRE)
             self._states()
-            self._partitions()
+            if self._is_due("partitions", _PARTITIONS) or self._done.is_set():
+                self._partitions()
         except Unavailable as error:
             self._metrics.store_errors.labels("publish").inc()
             self._last.clear()

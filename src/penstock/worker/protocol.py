@@ -114,7 +114,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Halt:
-    """Why a unit ended before its time: an outage to wait for, an error that stops the pipeline, a missing blueprint."""
+    """Why a unit ended before its time: an outage, an error that stops the pipeline, a missing blueprint."""
 
     kind: Literal["outage", "throw", "build", "error", "unknown"]
     code: str

@@ -7,12 +7,15 @@ import os
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from pyspark import TaskContext
 
 from penstock.worker.lane import Lane
 from penstock.worker.protocol import WindowRequest
 
+FILE_MARK = b"file:"
+"""Before the name of a file that holds a window's request; a pickle never begins so."""
 _lane: Lane | None = None
 
 
@@ -28,8 +31,18 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
         _connect_stdout()
         _lane = Lane()
     for request in list(requests):
-        work: WindowRequest = pickle.loads(request)  # noqa: S301 - from our own driver
+        work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver
         yield pickle.dumps(_lane.run(work), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _content(request: bytes) -> bytes:
+    """The request itself, or what is in the file that it names; the file holds secrets and does not outlive this."""
+    if not request.startswith(FILE_MARK):
+        return request
+    file = Path(os.fsdecode(request.removeprefix(FILE_MARK)))
+    content = file.read_bytes()
+    file.unlink()
+    return content
 
 
 def _connect_stdout() -> None:
