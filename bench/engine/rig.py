@@ -53,7 +53,8 @@ class Rig:
 
     def topics(self, stem: str, count: int, partitions: int) -> list[str]:
         names = [f"{stem}-{number:03d}" for number in range(count)]
-        return [self.broker.create_topic(name, partitions) for name in names]
+        config = {"message.timestamp.type": "LogAppendTime"}
+        return [self.broker.create_topic(name, partitions, config) for name in names]
 
     def pipelines(self, stem: str, topics: Sequence[str], function: str, start: str = "earliest") -> Path:
         """One pipeline file per topic, in a folder; pipelines and groups are named after it."""

@@ -33,8 +33,8 @@ class Seen:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def pairs(self) -> list[tuple[int, int, int]]:
-        found: list[tuple[int, int, int]] = []
+    def pairs(self) -> list[tuple[int, int, int, int]]:
+        found: list[tuple[int, int, int, int]] = []
         for file in sorted(self.folder.glob("*.pairs")):
             raw = file.read_bytes()
             # The writer may be in the middle of one.
@@ -48,9 +48,11 @@ class Seen:
 
     def latencies(self, *, first: int = 0) -> Latencies:
         """Of the events from this number on; the numbers before it were the warm-up."""
-        return Latencies(
-            sorted((acted - produced) / 1e6 for produced, acted, number in self.pairs() if number >= first)
-        )
+        return Latencies(sorted((acted - made) / 1e6 for made, _, acted, number in self.pairs() if number >= first))
+
+    def latencies_in_broker(self, *, first: int = 0) -> Latencies:
+        """The same from the moment the broker appended the event: without the producer's own queue."""
+        return Latencies(sorted((acted - at) / 1e6 for _, at, acted, number in self.pairs() if number >= first))
 
     def twice(self) -> int:
         """Events that were acted on more than once, by their number."""

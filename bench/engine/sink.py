@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-PAIR = struct.Struct("<qqq")
-"""Produced and acted (ns since the epoch), and the event's number."""
+PAIR = struct.Struct("<qqqq")
+"""Produced, appended by the broker (whole milliseconds) and acted, in ns since the epoch; and the event's number."""
 SAMPLE = struct.Struct("<qq")
 """Time (ns since the epoch) and the number of events seen by then."""
 
 _clock = time.time_ns
-_pairs: list[tuple[int, int, int]] = []
+_pairs: list[tuple[int, int, int, int]] = []
 _note = _pairs.append
 _seen = 0
 
@@ -27,7 +27,7 @@ def timed(event: Any) -> None:
     """Note when the event was produced and that it is acted on now."""
     now = _clock()
     value = event.value
-    _note((value["t"], now, value["n"]))
+    _note((value["t"], event.timestamp * 1_000_000, now, value["n"]))
 
 
 def counted(event: Any) -> None:  # noqa: ARG001 - a no-op action

@@ -26,7 +26,7 @@ def start(rig: Rig, _options: Namespace) -> list[Result]:
             until(process.is_ready, 120, "penstock is ready", every_s=0.02)
             ready.append(time.monotonic() - began)
             rig.wait_seen(seen, 1, 60)
-            acted.append((seen.pairs()[0][1] - began_ns) / 1e9)
+            acted.append((seen.pairs()[0][2] - began_ns) / 1e9)
             process.stop(60)
     figures = {
         "first_start_ready_s": round(ready[0], 2),
