@@ -137,4 +137,24 @@ def test_a_killed_worker_process_loses_nothing_and_the_instance_goes_on(
         until(lambda: len(coordinates(out)) > seen + 400, WAIT_S, "the instance to go on with new workers")
     finished(kafka, topic, feed)
     assert instance.stop() == 0
+    done = Counter(coordinates(out))
+    # The journal says what the dead processes had done: at most the batch in hand is repeated, not the window.
+    assert sum(n - 1 for n in done.values()) <= 100
+    assert set(done) == {(topic, p, o) for p, end in kafka.end_offsets(topic).items() for o in range(end)}
+
+
+def test_an_instance_whose_jvm_dies_says_so_and_ends_and_the_next_one_loses_nothing(
+    kafka: KafkaBroker, shared: tuple[str, Path, Callable[[str], PenstockProcess]]
+) -> None:
+    topic, out, start = shared
+    with Feed(kafka, topic) as feed:
+        instance = start("first")
+        until(lambda: len(coordinates(out)) > 100, WAIT_S, "the instance to work")
+        (jvm,) = [process for process in instance.tree() if process.name() == "java"]
+        jvm.kill()
+        assert instance.wait(WAIT_S) == 1
+        assert "Spark's JVM has ended" in instance.log
+        second = start("second")
+    finished(kafka, topic, feed)
+    assert second.stop() == 0
     assert set(coordinates(out)) == {(topic, p, o) for p, end in kafka.end_offsets(topic).items() for o in range(end)}

@@ -15,9 +15,10 @@ class Backoff:
         self.failures = 0
         self.until = 0.0
 
-    def fail(self) -> float:
-        """Note a failure; the seconds to wait."""
+    def fail(self, asked: float | None = None) -> float:
+        """Note a failure; the seconds to wait, at least those that were asked for (within an hour)."""
         wait = self._around.jittered(min(self._most, self._first * 2 ** min(self.failures, 16)), 0.2)
+        wait = max(wait, min(asked or 0.0, 3600.0))
         self.failures += 1
         self.until = time.monotonic() + wait
         return wait

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.core.metrics import Metrics
 from penstock.engine.lanes import Lane, LaneSizes, Role
 from penstock.engine.spark import Spark, WindowLost
+from penstock.worker import journal
 from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
 
 if TYPE_CHECKING:
@@ -229,10 +230,13 @@ class Dispatcher:
         lane.returning = {unit.pipeline for unit in units}
         lane.carried = len(lane.returning)
         self._metrics.spark_jobs.labels("window").inc()
-        return WindowRequest(lane.lane, seconds, closings + units, detach=self._spark.is_local)
+        notes = self._spark.journal(lane.lane)
+        return WindowRequest(lane.lane, seconds, closings + units, detach=self._spark.is_local, journal=notes)
 
     def window_done(self, lane: Lane, request: WindowRequest, outcome: WindowOutcome) -> None:
         with self._lock:
+            # A worker that died while it was idle was replaced without a word; what it had left behind is gone.
+            gone = lane.detached - set(outcome.running) - {unit.unit for unit in outcome.units}
             lane.took(outcome)
             if request.units:
                 self._metrics.window_seconds.observe(outcome.seconds)
@@ -243,9 +247,12 @@ class Dispatcher:
         for flow, unit in flows:
             if flow is not None:
                 flow.deliver(unit, request.seconds)
+        if gone:
+            self._lose(gone, {}, "it was replaced while it was idle")
 
     def window_lost(self, lane: Lane, request: WindowRequest, error: WindowLost) -> None:
-        """The worker died: every unit it held comes to nothing and is planned again by its flow."""
+        """The worker died: its journal says what it had done; the rest is planned again."""
+        progress = journal.read(request.journal) if request.journal else {}
         with self._lock:
             lane.busy_until = None
             lane.used_at = time.monotonic()
@@ -254,9 +261,13 @@ class Dispatcher:
             lost = {unit.unit for unit in request.units} | lane.detached
             lane.detached = set()
             lane.returning = set()
+        self._lose(lost, progress, error.message)
+
+    def _lose(self, units: set[int], progress: dict[int, dict[int, journal.Progress]], reason: str) -> None:
+        with self._lock:
             flows = list(self._flows.values())
         for flow in flows:
-            flow.lose(lost, error.message)
+            flow.lose(units, progress, reason)
 
     def cancel(self, units: set[int]) -> None:
         """Kill the workers that hold these units; their lanes start anew."""

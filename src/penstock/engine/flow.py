@@ -25,6 +25,7 @@ from penstock.engine.stateless import Stateless
 from penstock.engine.surround import Surround
 from penstock.engine.warmth import Temperature, Warmth
 from penstock.kafka.member import CommitRefused
+from penstock.worker.journal import Progress
 from penstock.worker.protocol import Blueprint, Halt, Partition, UnitOutcome, UnitRequest
 
 log = structlog.get_logger("penstock.pipeline")
@@ -38,6 +39,7 @@ _SHORT = 0.25
 @dataclass(slots=True)
 class _Lost:
     units: set[int]
+    done: dict[Partition, int]
     reason: str
 
 
@@ -65,6 +67,7 @@ class Flow:
         self._generation = time.time_ns()
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | _Lost | None] = queue.SimpleQueue()
         self._units: dict[int, str] = {}
+        self._carried: dict[int, list[Partition]] = {}
         self._unsettled: list[UnitOutcome] = []
         self._uncommitted: set[Partition] = set()
         self._outage = Backoff()
@@ -114,6 +117,7 @@ class Flow:
             for own in ready:
                 own.unit = unit
             self._units[unit] = lane
+            self._carried[unit] = [own.key for own in ready]
             return self._request(unit, ready)
 
     def _request(self, unit: int, ready: list[Owned]) -> UnitRequest:
@@ -135,12 +139,17 @@ class Flow:
     def deliver(self, outcome: UnitOutcome, seconds: float) -> None:
         self._mail.put((outcome, seconds))
 
-    def lose(self, units: set[int], reason: str) -> None:
-        """The worker that held these units is gone."""
+    def lose(self, units: set[int], progress: dict[int, dict[int, Progress]], reason: str) -> None:
+        """The worker that held these units is gone; `progress` is what its journal says."""
         with self.lock:
             mine = units & set(self._units)
+            done = {
+                self._carried[unit][index]: noted.done
+                for unit in mine
+                for index, noted in progress.get(unit, {}).items()
+            }
         if mine:
-            self._mail.put(_Lost(mine, reason))
+            self._mail.put(_Lost(mine, done, reason))
 
     # -- what the instance asks ------------------------------------------------------------
 
@@ -279,6 +288,7 @@ class Flow:
     def _advance(self, outcome: UnitOutcome, seconds: float) -> None:
         with self.lock:
             del self._units[outcome.unit]
+            self._carried.pop(outcome.unit, None)
             for part in outcome.partitions:
                 own = self.membership.owned.get(part.key)
                 if own is None or own.epoch != part.epoch:
@@ -331,22 +341,29 @@ class Flow:
         if halt.kind in ("throw", "build"):
             self._fail(f"{halt.code}: {halt.reason}")
             return
-        self._outage.fail()
+        self._outage.fail(halt.retry_after)
         if halt.kind == "error":
             # A fresh start of everything the worker holds of this pipeline.
             self._generation += 1
         self._say("waiting", halt.reason)
 
     def _take_loss(self, lost: _Lost) -> None:
-        """The worker died: nothing of these units is known, so their offsets are planned again."""
+        """The worker died: what its journal calls done is done, the rest of its units is planned again."""
         with self.lock:
             for unit in lost.units:
                 self._units.pop(unit, None)
+                self._carried.pop(unit, None)
             for own in self.membership.owned.values():
                 if own.unit in lost.units:
-                    own.unit = None
+                    done = lost.done.get(own.key, own.frontier)
+                    if self.membership.commits and not own.holes and done > own.frontier:
+                        own.frontier = done
+                        self._uncommitted.add(own.key)
+                    else:
+                        own.unit = None
         self._outage.fail()
         self._say("waiting", f"a worker process died: {lost.reason}")
+        self._commit()
         self.around.dispatcher.ready(self)
 
     # -- temperature -----------------------------------------------------------------------
@@ -429,6 +446,7 @@ class Flow:
         with self.lock:
             for unit in units:
                 self._units.pop(unit, None)
+                self._carried.pop(unit, None)
 
     def dropped(self, partitions: list[Partition]) -> None:
         """These partitions are no longer ours."""

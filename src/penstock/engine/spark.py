@@ -56,6 +56,12 @@ class SparkStartError(PenstockError, Terminal):
     code = "spark-start"
 
 
+class SparkDied(PenstockError, Terminal):
+    """Spark's JVM ended while the instance was running."""
+
+    code = "spark-died"
+
+
 class WindowLost(PenstockError, Transient):
     """A window ended without an outcome: its worker died, or its job was cancelled."""
 
@@ -270,6 +276,15 @@ class Spark:
                 )
             time.sleep(0.1)
         return int(self._sc.defaultParallelism)
+
+    @property
+    def died(self) -> bool:
+        """True when the JVM ended by itself: no window will ever run again."""
+        return self._process is not None and not self._stopping and self._process.poll() is not None
+
+    def journal(self, lane: str) -> str | None:
+        """Where the lane's worker notes its progress, for us to read if it dies; None on clusters."""
+        return str(self._folder / f"{lane}.journal") if self.is_local else None
 
     def cancel(self, lane: str) -> None:
         """End the lane's window and its worker process, wherever it runs."""

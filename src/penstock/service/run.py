@@ -19,7 +19,7 @@ from penstock.core.errors import Unavailable
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
 from penstock.engine.instance import Instance
-from penstock.engine.spark import Spark
+from penstock.engine.spark import Spark, SparkDied
 from penstock.service.logs import configure_logs
 from penstock.service.validation import load_checked
 from penstock.service.warm_up import begin_spark
@@ -114,6 +114,11 @@ def _wait(instance: Instance, stops: list[threading.Event], *, until_caught_up: 
                     return
             except Unavailable as error:
                 log.debug("ends not known yet", reason=str(error))
+        if instance.spark.died:
+            raise SparkDied(
+                "Spark's JVM has ended; nothing beyond what is committed counts as done",
+                hint="start again; if it was killed for memory, lower spark.driver.memory or give the machine more",
+            )
         if instance.flows and all(flow.state == "failed" for flow in instance.flows):
             log.error("every pipeline has failed")
             if until_caught_up:

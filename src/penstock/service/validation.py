@@ -54,7 +54,24 @@ def load_checked(paths: Sequence[Path | str]) -> Loaded:
     for spec in list(loaded.specs):
         for problem in _plugin_problems(loaded, spec):
             loaded.refuse(spec, problem)
+        loaded.warnings += _without_effect(loaded, spec)
     return loaded
+
+
+def _without_effect(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
+    """Options that are accepted and checked, but that this version does not act on yet: nobody shall rely on them."""
+    options = spec.options
+    written = {
+        ("retry",): options.retry.attempts > 1,
+        ("rate_limit",): options.rate_limit is not None,
+        ("dead_letter", "topic"): options.dead_letter.topic is not None,
+        ("dead_letter", "file"): options.dead_letter.file is not None,
+        ("breaker",): "breaker" in options.model_fields_set,
+        ("timeout",): "timeout" in options.model_fields_set,
+    }
+    for path, is_written in written.items():
+        if is_written:
+            yield loaded.problem(spec, ("options", *path), "has no effect in this version yet")
 
 
 def load_specs(paths: Sequence[Path | str]) -> list[PipelineSpec]:

@@ -15,6 +15,7 @@ from penstock.core.event import Event
 from penstock.core.latency import Latencies
 from penstock.worker.chain import Broken, Item
 from penstock.worker.failing import failed_event
+from penstock.worker.journal import Pages
 from penstock.worker.protocol import FailedEvent, Halt
 
 _FAILURES_AT_MOST = 1_000
@@ -55,7 +56,8 @@ class Tally:
 
     def outage(self, error: Unavailable) -> None:
         with self.lock:
-            self.halt = self.halt or Halt("outage", error.code, self._scrub(str(error)))
+            wait = getattr(error, "retry_after", None)
+            self.halt = self.halt or Halt("outage", error.code, self._scrub(str(error)), wait)
 
     @property
     def full(self) -> bool:
@@ -74,16 +76,28 @@ class Acting(ABC):
         self.spec = spec
         self.tally: Tally
         self.deadline: Deadline
+        self.pages: Pages | None = None
         self.deferred: dict[tuple[str, int, int], Item] = {}
         """Events whose acknowledgement the action put off, by coordinates."""
 
-    def begin(self, tally: Tally, deadline: Deadline) -> None:
+    def begin(self, tally: Tally, deadline: Deadline, pages: Pages | None = None) -> None:
         self.tally = tally
         self.deadline = deadline
+        self.pages = pages
+
+    @property
+    def notable(self) -> bool:
+        """Whether what is done may be noted in the journal: failures and deferrals are only in this memory."""
+        return self.pages is not None and self.in_order and not self.tally.failures and not self.deferred
 
     @abstractmethod
     def feed(self, items: list[Item]) -> None:
         """Work on these items, or take them in as far as there is room."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether something that was fed is not finished yet."""
+        return True
 
     @abstractmethod
     def finish(self) -> list[Item]:
@@ -142,6 +156,9 @@ class Serial(Acting):
     def feed(self, items: list[Item]) -> None:
         step = max(1, len(items) // _SAMPLES)
         for start in range(0, len(items), step):
+            if self.pages is not None and self.notable:
+                record = items[start].record
+                self.pages.acting_on((record.topic(), record.partition()), record.offset(), record.offset())
             done = self._run(items[start : start + step])
             if done < len(items[start : start + step]):
                 self._rest = items[start + done :]
@@ -175,6 +192,10 @@ class Serial(Acting):
             done += 1
         self.tally.acted += done - bad
         return done
+
+    @property
+    def behind(self) -> bool:
+        return bool(self._rest)
 
     def finish(self) -> list[Item]:
         rest, self._rest = self._rest, []
@@ -221,6 +242,10 @@ class Batches(Acting):
         if isinstance(result, BaseException):
             return self.failed(item, result)
         return self.done(item, result)
+
+    @property
+    def behind(self) -> bool:
+        return bool(self._rest)
 
     def finish(self) -> list[Item]:
         rest, self._rest = self._rest, []

@@ -4,7 +4,7 @@ those of failures."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import Failure
@@ -119,6 +119,8 @@ class Halt:
     kind: Literal["outage", "throw", "build", "error", "unknown"]
     code: str
     reason: str
+    retry_after: float | None = None
+    """Seconds that the target asked us to wait."""
 
 
 @dataclass(slots=True)
@@ -148,4 +150,3 @@ class WindowOutcome:
     running: list[int]
     """Detached units that are still acting."""
     seconds: float
-    extra: dict[str, Any] = field(default_factory=dict)

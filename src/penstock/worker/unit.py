@@ -11,6 +11,7 @@ from penstock.core.errors import PenstockError, Terminal, Transient, Unavailable
 from penstock.core.event import RecordLike
 from penstock.worker.acting import Tally
 from penstock.worker.chain import Item
+from penstock.worker.journal import Pages
 from penstock.worker.pipeline import Pipeline
 from penstock.worker.protocol import Halt, Partition, PartitionOutcome, UnitOutcome, UnitRequest
 
@@ -21,11 +22,14 @@ _BATCH = 2_000
 class UnitRun(threading.Thread):
     """Runs in a thread of its own, so that units wait for Kafka side by side and a slow one can be left behind."""
 
-    def __init__(self, request: UnitRequest, pipeline: Pipeline | Exception, deadline: Deadline) -> None:
+    def __init__(
+        self, request: UnitRequest, pipeline: Pipeline | Exception, deadline: Deadline, pages: Pages | None = None
+    ) -> None:
         super().__init__(name=f"unit-{request.pipeline}", daemon=True)
         self.request = request
         self.pipeline = pipeline
         self.deadline = deadline
+        self.pages = pages
         self.outcome = UnitOutcome(request.unit, request.pipeline, request.generation, "done")
         self._unprepared: list[RecordLike] = []
 
@@ -55,7 +59,7 @@ class UnitRun(threading.Thread):
     def _work(self, pipeline: Pipeline) -> None:
         acting, tally = pipeline.acting, Tally(pipeline.scrub, throw=pipeline.spec.options.failure_mode == "THROW")
         rest = pipeline.place(self.request.assignments)
-        acting.begin(tally, self.deadline)
+        acting.begin(tally, self.deadline, self.pages)
         read, idle = 0, 0.0
         began = time.monotonic()
         try:
@@ -77,6 +81,8 @@ class UnitRun(threading.Thread):
                 read += len(batch.records)
                 self.outcome.counts.filtered += len(batch.records) - len(items)
                 acting.feed(items)
+                if self.pages is not None and acting.notable and not acting.behind:
+                    self.pages.done(batch.ends)
         finally:
             unfinished = acting.finish()
         counts = self.outcome.counts
