@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import structlog
 
 from penstock.kafka.bell import Bell
 from penstock.kafka.client import KafkaClientConfig
 from penstock.worker.protocol import Partition
+
+log = structlog.get_logger("penstock.doorbell")
 
 Ring = Callable[[], None]
 
@@ -41,7 +46,18 @@ class Doorbell(threading.Thread):
         self._changed.set()
 
     def run(self) -> None:
+        while not self._stopping:
+            try:
+                self._watch()
+            except Exception:
+                # Without a bell nobody would ever wake up: everyone who waits looks for himself, and the bell is hung anew.
+                log.exception("the doorbell failed")
+                self._ring_all()
+                time.sleep(1.0)
+
+    def _watch(self) -> None:
         bell: Bell | None = None
+        self._changed.set()
         try:
             while not self._stopping:
                 if self._changed.is_set():
@@ -59,6 +75,13 @@ class Doorbell(threading.Thread):
             if bell:
                 with contextlib.suppress(Exception):
                     bell.close()
+
+    def _ring_all(self) -> None:
+        with self._lock:
+            rings = [ring for _, ring in self._waiting.values()]
+            self._waiting.clear()
+        for ring in rings:
+            ring()
 
     def _lowest(self) -> dict[Partition, int]:
         with self._lock:

@@ -61,8 +61,11 @@ class Publisher(threading.Thread):
 
     def run(self) -> None:
         while not self._done.wait(_EVERY):
-            self.publish()
-            self._watch_clusters()
+            try:
+                self.publish()
+                self._watch_clusters()
+            except Exception:
+                log.exception("publishing failed; it goes on")
 
     def stop(self) -> None:
         """A last word, then the instance is forgotten; what it did stays in the history."""
