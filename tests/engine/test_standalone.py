@@ -40,7 +40,7 @@ def test_a_cluster_without_room_is_named(
     monkeypatch.setattr("penstock.engine.spark._EXECUTORS_WITHIN", 2.0)
     environ = cluster.environ | {"PENSTOCK_SPARK_CONF_SPARK_EXECUTOR_MEMORY": "100g"}
     settings = Settings.load({"PENSTOCK_HOME": str(tmp_path)} | environ, cwd=tmp_path)
-    spark = Spark(master=settings.spark.master, conf=settings.spark.conf, home=tmp_path, slots=1)
+    spark = Spark(master=settings.spark.master, conf=settings.spark.conf, home=tmp_path)
     try:
         with pytest.raises(SparkStartError, match="no executor within 2 seconds") as refused:
             spark.start()
@@ -225,13 +225,14 @@ def test_lanes_are_as_many_as_the_cluster_has_cores(engine: Engine) -> None:
     assert engine.instance.spark.cores == 2
     assert sum(lane.role == "carpool" for lane in engine.instance.dispatcher.lanes.values()) == 1
     for cores in (4, 5, 8, 16, 64):
-        assert LaneSizes.cluster(EngineSettings(), cores).total == cores
+        sizes = LaneSizes.cluster(EngineSettings(), cores)
+        assert sizes.carpool + sizes.hot + sizes.pinned + sizes.express == cores
     chosen = LaneSizes.cluster(EngineSettings(carpool_lanes=3, hot_lanes=0, pinned_lanes=2), 4)
     assert (chosen.carpool, chosen.hot, chosen.pinned) == (3, 0, 2)
 
 
 def test_without_the_secret_spark_is_not_started(tmp_path: Path) -> None:
-    spark = Spark(master="spark://127.0.0.1:1", conf={}, home=tmp_path, slots=1)
+    spark = Spark(master="spark://127.0.0.1:1", conf={}, home=tmp_path)
     try:
         with pytest.raises(SparkStartError) as refused:
             spark.start()

@@ -50,7 +50,8 @@ class Doorbell(threading.Thread):
             try:
                 self._watch()
             except Exception:
-                # Without a bell nobody would ever wake up: everyone who waits looks for himself, and the bell is hung anew.
+                # Without a bell nobody would ever wake up: everyone who waits looks for himself, and the bell is hung
+                # anew.
                 log.exception("the doorbell failed")
                 self._ring_all()
                 time.sleep(1.0)
