@@ -13,7 +13,7 @@ from bench.report import Bar, Result, write
 
 
 def test_latencies_and_repeats(tmp_path: Path) -> None:
-    pairs = [(n * 1_000_000, n * 1_000_000 + (n + 1) * 1_000_000, n) for n in range(100)]
+    pairs = [(n * 1_000_000, (n + 1) * 1_000_000, n * 1_000_000 + (n + 1) * 1_000_000, n) for n in range(100)]
     (tmp_path / "1.pairs").write_bytes(b"".join(PAIR.pack(*pair) for pair in pairs) + b"half")
     (tmp_path / "2.pairs").write_bytes(PAIR.pack(*pairs[3]))
     seen = Seen(tmp_path)
@@ -21,6 +21,7 @@ def test_latencies_and_repeats(tmp_path: Path) -> None:
     assert seen.twice() == 1
     figures = seen.latencies(first=50).figures()
     assert (figures["events"], figures["p50_ms"], figures["max_ms"]) == (50, 76.0, 100.0)
+    assert seen.latencies_in_broker(first=50).figures()["max_ms"] == 99.0
 
 
 def test_the_rate_is_taken_over_all_processes(tmp_path: Path) -> None:
