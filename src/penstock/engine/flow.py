@@ -217,7 +217,8 @@ class Flow:
 
     def _tick(self) -> None:
         if self.warmth.is_cold and not self._units and not self._uncommitted:
-            self.membership.poll(1.0)
+            # A member that has not got its partitions yet looks more often: it is what a start waits for.
+            self.membership.poll(1.0 if self.membership.settled else 0.1)
             self._read_mail(0.0)
         else:
             self._read_mail(_SHORT)
