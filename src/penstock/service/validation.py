@@ -66,7 +66,7 @@ def _without_effect(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
         ("rate_limit",): options.rate_limit is not None,
         ("dead_letter", "topic"): options.dead_letter.topic is not None,
         ("dead_letter", "file"): options.dead_letter.file is not None,
-        ("breaker",): "breaker" in options.model_fields_set,
+        ("breaker",): "breaker" in options.model_fields_set and options.breaker.enabled,
         ("timeout",): "timeout" in options.model_fields_set,
     }
     for path, is_written in written.items():
