@@ -141,7 +141,7 @@ def test_executors_of_the_cluster_act_with_the_code_that_was_sent_and_poison_is_
         assert "CoarseGrainedExecutorBackend" in line["commands"][2]
         assert line["pids"][3] == cluster.worker_pid
         # The machine has the product installed as well; what ran is the copy in the executor's folder.
-        assert all(path.startswith(f"{cluster.folder}/work/app-") for path in line["code"])
+        assert all(path.startswith(str(cluster.folder / "work" / "app-")) for path in line["code"])
         assert all("penstock.zip/penstock/" in path for path in line["code"])
     (letter,) = engine.dead_letters("cluster-python")
     assert (letter.offset, letter.stage, letter.error_code) == (3, "act", "ValueError")
