@@ -15,6 +15,7 @@ import structlog
 from penstock.config.spec import PipelineSpec
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal, Unavailable
+from penstock.core.failpoints import reach
 from penstock.core.status import PartitionStatus, State
 from penstock.engine.backoff import Backoff
 from penstock.engine.books import Books
@@ -251,6 +252,8 @@ class Flow:
         if outcome.counts.read:
             self.warmth.touch()
         self._count(outcome)
+        if outcome.counts.acted:
+            reach("after-act")
         if outcome.failures and not self._settle(outcome):
             self._unsettled.append(outcome)
             return
@@ -274,6 +277,7 @@ class Flow:
             self._trouble.fail()
             self._say("waiting", f"dead letters cannot be stored: {error}")
             return False
+        reach("after-settle")
         return True
 
     def _settle_waiting(self) -> None:
@@ -425,6 +429,7 @@ class Flow:
             for tp in partitions:
                 if own := self.membership.owned.get(tp):
                     own.fenced = True
+        reach("mid-rebalance")
         deadline = Deadline.after(self.spec.options.drain_timeout)
         while (units := self._units_on(partitions)) or self._uncommitted & set(partitions):
             if deadline.expired:

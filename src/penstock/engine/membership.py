@@ -12,6 +12,7 @@ import structlog
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import Unavailable
+from penstock.core.failpoints import reach
 from penstock.core.status import PartitionStatus
 from penstock.engine.backoff import Backoff
 from penstock.engine.ledger import Owned
@@ -128,7 +129,9 @@ class Membership(Listener):
         with self._owner.lock:
             commits = {own.key: own.commit() for own in parts if own.committed is None or own.position >= own.committed}
         if commits:
+            reach("before-commit")
             self._joined.commit(commits)
+            reach("after-commit")
         with self._owner.lock:
             for own in parts:
                 if own.key in commits:
@@ -237,6 +240,7 @@ class Membership(Listener):
         }
         if new:
             self._joined.commit(new)
+            reach("after-start-position")
 
     def _enter(self, tp: Partition, position: Position) -> None:
         if position.note:
