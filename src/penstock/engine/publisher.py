@@ -12,6 +12,7 @@ from typing import Protocol
 
 import structlog
 
+from penstock.config.stored import stored
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.metrics import Metrics
 from penstock.engine.flow import Flow
@@ -85,6 +86,7 @@ class Publisher(threading.Thread):
             if self._is_due("expire", _EXPIRE):
                 self._store.instances.expire(_EXPIRE)
             self._states()
+            self._specs()
             if self._is_due("partitions", _PARTITIONS) or self._done.is_set():
                 self._partitions()
         except Unavailable as error:
@@ -108,6 +110,12 @@ class Publisher(threading.Thread):
     def _states(self) -> None:
         rows = [*self._published.invalid, *map(self._state, list(self._published.flows))]
         self._store.pipelines.put_states([row for row in rows if self._changed(f"state {row.pipeline}", row)])
+
+    def _specs(self) -> None:
+        """What each pipeline runs by, for commands that are given no file."""
+        for flow in list(self._published.flows):
+            if self._changed(f"spec {flow.name}", flow.spec):
+                self._store.pipelines.save_spec(flow.name, flow.spec.version, stored(flow.spec))
 
     def _state(self, flow: Flow) -> StateRow:
         done = flow.books.summary()

@@ -1,0 +1,41 @@
+"""Finds the current spec of a pipeline: in the files that are given, else as it last ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.config.problems import InvalidConfigError
+from penstock.config.spec import PipelineSpec
+from penstock.config.stored import restored
+from penstock.core.errors import ConfigError
+from penstock.service.validation import load_checked
+from penstock.store import Store
+
+
+def current_spec(pipeline: str, files: Sequence[Path], store: Store | None) -> PipelineSpec:
+    """The spec by which the pipeline would run now; an error names the pipeline that has none."""
+    if files:
+        return _from_files(pipeline, files)
+    row = store.pipelines.last_spec(pipeline) if store is not None else None
+    if row is None:
+        raise ConfigError(
+            f"pipeline {pipeline!r} does not exist: no instance has run it",
+            received=pipeline,
+            hint="give its file with --config",
+        )
+    return restored(pipeline, row.spec)
+
+
+def _from_files(pipeline: str, files: Sequence[Path]) -> PipelineSpec:
+    loaded = load_checked(files)
+    for spec in loaded.specs:
+        if spec.name == pipeline:
+            return spec
+    if loaded.problems:
+        raise InvalidConfigError(loaded.problems)
+    raise ConfigError(
+        f"pipeline {pipeline!r} does not exist in {', '.join(map(str, files))}",
+        received=pipeline,
+        allowed=sorted(spec.name for spec in loaded.specs),
+    )
