@@ -122,7 +122,7 @@ def test_status_has_the_promised_shape(store: Store) -> None:
 def test_status_of_pipelines_that_nobody_runs(store: Store) -> None:
     store.pipelines.put_state("orders", "gone", "running")
     store.pipelines.put_state("billing", "gone", "running")
-    store.pipelines.set_desired("billing", "failed", reason="bad event")
+    store.desired.set("billing", "failed", reason="bad event")
     states = {each["pipeline"]: (each["state"], each["reason"]) for each in penstock("status", "--json").data}
     assert states == {"orders": ("stopped", "no instance runs it"), "billing": ("failed", "bad event")}
 

@@ -85,6 +85,12 @@ class RetrySpec(Model):
     """Each wait is moved at random by up to this share of itself."""
     max_age: Duration | None = None
     """No attempt begins later than this after the first one."""
+    on: list[str] = Field(default_factory=list)
+    """Exceptions that are tried again, by class name, with its module or without; absent: all but terminal ones."""
+    never: list[str] = Field(default_factory=list)
+    """Exceptions that are not tried again, by class name; stronger than `on`."""
+    scope: Literal["stage", "chain"] = "stage"
+    """What a retry repeats: the stage that failed, or the whole chain from an unchanged copy of the event."""
 
 
 class DeadLetterSpec(Model):

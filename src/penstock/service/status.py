@@ -32,7 +32,7 @@ def pipeline_statuses(store: Store, pipeline: str | None = None) -> list[Pipelin
     for place in store.partitions.all(pipeline):
         partitions.setdefault(place.pipeline, []).append(place)
     letters = store.dead_letters.counts_by_pipeline()
-    desired = store.pipelines.all_desired()
+    desired = store.desired.all()
     names = sorted({*states, *partitions, *letters, *desired})
     statuses = []
     for name in names if pipeline is None else [name for name in names if name == pipeline]:

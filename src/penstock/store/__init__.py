@@ -9,11 +9,12 @@ from penstock.store.dead_letters import (
     DeadLetterStep,
     StoredDeadLetter,
 )
+from penstock.store.desired import Desired, DesiredRow, DesiredStates
 from penstock.store.errors import StoreAddressError, StoreError, StoreMissing, StoreTooNew, StoreUnavailable
 from penstock.store.instances import InstanceRow, Instances
 from penstock.store.offsets import MirrorRow, Offsets
 from penstock.store.partitions import OwnedPartition, PartitionRow, Partitions
-from penstock.store.pipelines import DesiredRow, HistoryRow, Pipelines, SpecRow, StateRow
+from penstock.store.pipelines import HistoryRow, Pipelines, SpecRow, StateRow
 from penstock.store.store import Store
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "DeadLetterStatus",
     "DeadLetterStep",
     "DeadLetters",
+    "Desired",
     "DesiredRow",
+    "DesiredStates",
     "HistoryRow",
     "InstanceRow",
     "Instances",

@@ -1,19 +1,17 @@
-"""What pipelines are doing, what they should do, which specs they ran, and what happened to them."""
+"""What pipelines are doing, which specs they ran, and what happened to them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 
 from penstock.core.status import State
 from penstock.store.database import Database
-from penstock.store.tables import desired_states, pipeline_history, pipeline_specs, pipeline_states
+from penstock.store.tables import pipeline_history, pipeline_specs, pipeline_states
 from penstock.store.upsert import upsert
-
-Desired = Literal["running", "paused", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +30,8 @@ class StateRow:
     p99_ms: float | None = None
     updated_at: int = 0
     """Epoch milliseconds; set by the store."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesiredRow:
-    """What a person, or the breaker, wants a pipeline to do, on every instance."""
-
-    pipeline: str
-    state: Desired
-    set_by: str | None
-    reason: str | None
-    set_at: int
+    revision: int | None = None
+    """Revision of the desired state that the instance has carried out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,26 +126,6 @@ class Pipelines:
         with self._database.read() as connection:
             found = connection.execute(query).mappings().one_or_none()
         return SpecRow(**found) if found else None
-
-    def set_desired(self, pipeline: str, state: Desired, by: str | None = None, reason: str | None = None) -> None:
-        with self._database.write() as connection:
-            now = self._database.now(connection)
-            row = DesiredRow(pipeline=pipeline, state=state, set_by=by, reason=reason, set_at=now)
-            connection.execute(upsert(self._database, desired_states), asdict(row))
-
-    def desired(self, pipeline: str) -> DesiredRow | None:
-        """None: nobody has said anything, so it should run."""
-        query = sa.select(desired_states).where(desired_states.c.pipeline == pipeline)
-        with self._database.read() as connection:
-            found = connection.execute(query).mappings().one_or_none()
-        return DesiredRow(**found) if found else None
-
-    def all_desired(self) -> dict[str, DesiredRow]:
-        """By pipeline."""
-        with self._database.read() as connection:
-            return {
-                row["pipeline"]: DesiredRow(**row) for row in connection.execute(sa.select(desired_states)).mappings()
-            }
 
     def note(
         self, pipeline: str, instance: str | None, kind: str, text: str, data: Mapping[str, Any] | None = None

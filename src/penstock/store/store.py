@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from penstock.store import schema
 from penstock.store.database import Database
 from penstock.store.dead_letters import DeadLetters
+from penstock.store.desired import DesiredStates
 from penstock.store.instances import Instances
 from penstock.store.offsets import Offsets
 from penstock.store.partitions import Partitions
@@ -26,6 +27,7 @@ class Store:
         self._database = database
         self.dead_letters = DeadLetters(database)
         self.pipelines = Pipelines(database)
+        self.desired = DesiredStates(database)
         self.offsets = Offsets(database)
         self.partitions = Partitions(database)
         self.instances = Instances(database)

@@ -134,6 +134,8 @@ pipeline_states: Final = sa.Table(
     sa.Column("p50_ms", sa.Float()),
     sa.Column("p99_ms", sa.Float()),
     _number("updated_at"),
+    # The revision of the desired state that the instance has carried out.
+    _number("revision", nullable=True),
 )
 
 pipeline_specs: Final = sa.Table(
@@ -153,6 +155,14 @@ desired_states: Final = sa.Table(
     _text("set_by", nullable=True),
     _text("reason", nullable=True),
     _number("set_at"),
+    # Counts every change, so that a command can tell when instances have obeyed it.
+    sa.Column("revision", sa.BigInteger(), nullable=False, server_default="0"),
+    sa.Column("restarts", sa.BigInteger(), nullable=False, server_default="0"),
+    _number("resume_at", nullable=True),
+    sa.Column("rate_limit", sa.Float()),
+    _text("held_by", nullable=True),
+    _number("held_until", nullable=True),
+    sa.Column("data", JsonText(), nullable=False, server_default="{}"),
 )
 
 pipeline_history: Final = sa.Table(

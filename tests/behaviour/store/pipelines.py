@@ -48,19 +48,6 @@ class PipelinesBehaviour:
             assert found is not None
             assert (found.version, found.spec) == (version, f'{{"version": "{version}"}}')
 
-    def test_what_is_wanted_of_a_pipeline_is_kept(self, store: Store) -> None:
-        assert store.pipelines.desired("orders") is None
-        store.pipelines.set_desired("orders", "paused", by="ann", reason="too loud")
-        store.pipelines.set_desired("other", "running")
-        store.pipelines.set_desired("orders", "stopped", by="bob")
-        wanted = store.pipelines.desired("orders")
-        assert wanted is not None
-        assert (wanted.state, wanted.set_by, wanted.reason) == ("stopped", "bob", None)
-        assert {name: row.state for name, row in store.pipelines.all_desired().items()} == {
-            "orders": "stopped",
-            "other": "running",
-        }
-
     def test_history_is_newest_first(self, store: Store) -> None:
         store.pipelines.note("orders", "one", "started", "started")
         store.pipelines.note("orders", None, "gap", "\0lost 5", {"from": 1, "to": 6, "topics": ["ü"]})

@@ -14,6 +14,7 @@ from alembic.script import ScriptDirectory
 
 from penstock.store import Store, StoreAddressError, StoreError, StoreMissing, StoreUnavailable, database, schema
 from tests.behaviour.store.dead_letters import DeadLettersBehaviour
+from tests.behaviour.store.desired import DesiredBehaviour
 from tests.behaviour.store.instances import InstancesBehaviour, PartitionsBehaviour
 from tests.behaviour.store.letters import letter
 from tests.behaviour.store.offsets import OffsetsBehaviour
@@ -28,6 +29,7 @@ class StoreBehaviour(
     OpeningBehaviour,
     DeadLettersBehaviour,
     PipelinesBehaviour,
+    DesiredBehaviour,
     OffsetsBehaviour,
     PartitionsBehaviour,
     InstancesBehaviour,

@@ -65,6 +65,7 @@ def compile_datahub(data: dict[str, Any], environ: Mapping[str, str]) -> Compile
     for section, known in (("options", set(OptionsSpec.model_fields)), ("datahub", set(DATAHUB_KEYS))):
         compiled.warnings += _drop_unknown(compiled.data, section, known)
     _default_registry(compiled.data, environ)
+    _retry_the_chain(compiled.data)
     if "filter" in compiled.data:
         _compile_filter(compiled)
     return compiled
@@ -95,6 +96,16 @@ def _default_registry(data: dict[str, Any], environ: Mapping[str, str]) -> None:
     if isinstance(connection, dict) and not connection.get("schema_registry_url"):
         config["connection"] = connection | {"schema_registry_url": default}
         data["source"] = source | {"config": config}
+
+
+def _retry_the_chain(data: dict[str, Any]) -> None:
+    """DataHub repeats transforms and action together."""
+    options = data.get("options") or {}
+    retry = options.get("retry") or {} if isinstance(options, dict) else None
+    if isinstance(retry, dict):
+        # To the YAML 1.1 of these files the key `on` is a truth value.
+        named = {"on" if key is True else key: value for key, value in retry.items()}
+        data["options"] = options | {"retry": {"scope": "chain"} | {k: v for k, v in named.items() if v is not None}}
 
 
 def _compile_filter(compiled: Compiled) -> None:
