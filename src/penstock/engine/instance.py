@@ -8,16 +8,15 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 
 import structlog
 
-from penstock.act.registry import action_class
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import PenstockError
 from penstock.core.metrics import Metrics
 from penstock.core.status import PipelineSummary
+from penstock.engine.blueprint import blueprint_of, parallel_safe
 from penstock.engine.books import PipelineView
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
@@ -29,7 +28,7 @@ from penstock.engine.surround import Surround
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.store import StateRow, Store
-from penstock.worker.protocol import Blueprint, Partition
+from penstock.worker.protocol import Partition
 
 log = structlog.get_logger("penstock.instance")
 
@@ -87,7 +86,7 @@ class Instance:
             session_timeout=self.settings.engine.session_timeout,
             cold_after=_COLD_AFTER,
         )
-        flow = Flow(spec, Blueprint(spec, client, _folder(spec)), around, pinned=not _parallel_safe(spec))
+        flow = Flow(spec, blueprint_of(spec, client), around, pinned=not parallel_safe(spec))
         self.flows.append(flow)
         if self._started:
             flow.start()
@@ -197,11 +196,3 @@ def _caught_up(flow: Flow, ends: dict[Partition, int]) -> bool:
     except PenstockError:
         return False
     return all((committed.get(tp, (None, None))[0] or 0) >= end for tp, end in elsewhere.items())
-
-
-def _parallel_safe(spec: PipelineSpec) -> bool:
-    return bool(getattr(action_class(spec.action.type, spec.action.config, _folder(spec)), "parallel_safe", False))
-
-
-def _folder(spec: PipelineSpec) -> str | None:
-    return str(Path(spec.origin).resolve().parent) if spec.origin else None

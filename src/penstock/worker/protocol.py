@@ -25,6 +25,18 @@ class Blueprint:
 
 
 @dataclass(slots=True, frozen=True)
+class Retry:
+    """An event that failed and waits for its next attempt."""
+
+    offset: int
+    attempts: int
+    first_failed_at: int
+    """Epoch milliseconds."""
+    wait: float
+    """Seconds until the next attempt, from when this was said."""
+
+
+@dataclass(slots=True, frozen=True)
 class Assignment:
     """A topic partition as a unit gets it: `frontier` is the next offset to read, `holes` are offsets below it that
     are not finished."""
@@ -34,10 +46,21 @@ class Assignment:
     epoch: int
     frontier: int
     holes: tuple[int, ...] = ()
+    retries: tuple[Retry, ...] = ()
 
     @property
     def key(self) -> Partition:
         return self.topic, self.partition
+
+
+@dataclass(slots=True, frozen=True)
+class Bounds:
+    """What a replay's unit takes, where a pipeline's own unit reads on: ranges of the log, or given records."""
+
+    ends: dict[Partition, int]
+    """Nothing is taken from these offsets on."""
+    records: tuple[Record, ...] | None = None
+    """Instead of the log, in the order of each partition."""
 
 
 @dataclass(slots=True)
@@ -55,6 +78,12 @@ class UnitRequest:
     max_records: int
     closing: bool = False
     """True: let go of everything this lane holds of the pipeline."""
+    bounds: Bounds | None = None
+    """Of a replay; None: read on as events arrive."""
+    careful: bool = False
+    """True: one event at a time, each noted in the journal before anything is done with it."""
+    rate: float | None = None
+    """Events per second that may begin."""
 
 
 @dataclass(slots=True)
@@ -69,6 +98,8 @@ class WindowRequest:
     running."""
     journal: str | None = None
     """File of the lane's progress journal."""
+    retiring: bool = False
+    """True: close everything that can be closed; the process will be ended."""
 
 
 @dataclass(slots=True)
@@ -86,6 +117,11 @@ class PartitionOutcome:
     epoch: int
     frontier: int
     holes: tuple[int, ...] = ()
+    retries: tuple[Retry, ...] = ()
+    blocked_for: float | None = None
+    """Seconds in which nothing can be done here: the first unfinished event waits for its retry."""
+    suspect_until: int | None = None
+    """One of the events below hangs together with others: they are tried one at a time."""
     at_end: bool = False
     """Everything that was there has been read."""
     out_of_range: bool = False
@@ -102,21 +138,21 @@ class Counts:
     acted: int = 0
     filtered: int = 0
     failed: int = 0
-    bytes: int = 0
+    retried: int = 0
 
     def add(self, other: Counts) -> None:
         self.read += other.read
         self.acted += other.acted
         self.filtered += other.filtered
         self.failed += other.failed
-        self.bytes += other.bytes
+        self.retried += other.retried
 
 
 @dataclass(slots=True)
 class Halt:
     """Why a unit ended before its time: an outage, an error that stops the pipeline, a missing blueprint."""
 
-    kind: Literal["outage", "throw", "build", "error", "unknown"]
+    kind: Literal["outage", "throw", "breaker", "build", "error", "unknown"]
     code: str
     reason: str
     retry_after: float | None = None
@@ -150,3 +186,5 @@ class WindowOutcome:
     running: list[int]
     """Detached units that are still acting."""
     seconds: float
+    tainted: bool = False
+    """A thread of the process hangs in an action: the process should be replaced."""
