@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
@@ -225,6 +226,14 @@ class KafkaSourceConfig(Model):
         if self.topic_pattern:
             return [self.topic_pattern]
         return list(self.topics) if self.topics else list(dict.fromkeys(self.routes.values()))
+
+    def subscribed(self, topics: Iterable[str]) -> list[str]:
+        """Those of these topics that a consumer gets to read."""
+        if self.topic_pattern:
+            pattern = re.compile(self.topic_pattern)
+            return [name for name in topics if pattern.match(name)]
+        wanted = set(self.subscription)
+        return [name for name in topics if name in wanted]
 
     @property
     def max_poll_interval(self) -> float:

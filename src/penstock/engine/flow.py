@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -19,6 +20,7 @@ from penstock.core.failpoints import reach
 from penstock.core.status import PartitionStatus, State
 from penstock.engine.backoff import Backoff
 from penstock.engine.books import Books
+from penstock.engine.control import Wanted
 from penstock.engine.ledger import Owned
 from penstock.engine.membership import Membership
 from penstock.engine.settling import dead_letters
@@ -27,7 +29,7 @@ from penstock.engine.surround import Surround
 from penstock.engine.warmth import Temperature, Warmth
 from penstock.kafka.member import CommitRefused
 from penstock.worker.journal import Progress
-from penstock.worker.protocol import Blueprint, Halt, Partition, UnitOutcome, UnitRequest
+from penstock.worker.protocol import Blueprint, Partition, UnitOutcome, UnitRequest
 
 log = structlog.get_logger("penstock.pipeline")
 
@@ -73,6 +75,12 @@ class Flow:
         self._uncommitted: set[Partition] = set()
         self._outage = Backoff()
         self._trouble = Backoff()
+        self.wanted = around.control.wanted(spec.name)
+        self.obeyed: int | None = None
+        """Revision of the desired state that is carried out."""
+        self._restarts = self.wanted.restarts
+        self._defect: str | None = None
+        """Why this instance cannot run the pipeline, whatever is wanted."""
         self._stopping = False
         self._ended = threading.Event()
         self.started = False
@@ -102,7 +110,8 @@ class Flow:
             if (
                 self._stopping
                 or self.warmth.is_cold
-                or self.state in ("failed", "paused")
+                or self._leaves
+                or self.wanted.paused
                 or time.monotonic() < self.not_before
             ):
                 return None
@@ -132,7 +141,19 @@ class Flow:
             [own.assignment() for own in ready],
             seconds,
             window.max_records,
+            rate=self._share(len(ready)),
         )
+
+    @property
+    def rate_limit_per_second(self) -> float | None:
+        """Over all instances; what the store says is stronger than the spec."""
+        given = self.wanted.rate_limit
+        return self.spec.options.rate_limit if given is None else given or None
+
+    def _share(self, partitions: int) -> float | None:
+        """The rate limit's share of a unit with so many of the pipeline's partitions."""
+        limit = self.rate_limit_per_second
+        return limit and limit * partitions / max(self.membership.total, len(self.membership.owned))
 
     def closing_unit(self, unit: int) -> UnitRequest:
         return UnitRequest(unit, self.name, self._generation, b"", [], 0.0, 0, closing=True)
@@ -156,6 +177,7 @@ class Flow:
 
     def start(self) -> None:
         self.around.dispatcher.add(self)
+        self._restarts = self.wanted.restarts
         self.started = True
         self._thread.start()
 
@@ -167,12 +189,23 @@ class Flow:
     def wait_ended(self, timeout: float) -> bool:
         return self._ended.wait(timeout)
 
+    def want(self, wanted: Wanted) -> None:
+        """Take what is wanted of this pipeline; the flow's thread carries it out."""
+        if wanted != self.wanted:
+            self.wanted = wanted
+            self._mail.put(None)
+
+    @property
+    def halted(self) -> bool:
+        """True: nothing is read until somebody says so."""
+        return self.state == "failed" or self.wanted.paused or self.wanted.state in ("stopped", "failed")
+
     def partitions(self) -> list[PartitionStatus]:
         return self.membership.partitions(self.around.instance)
 
     def caught_up(self, ends: dict[Partition, int]) -> bool:
-        """True when everything below these ends is finished and committed."""
-        if self.state == "failed":
+        """True when everything below these ends is finished and committed, or nothing will be."""
+        if self.halted:
             return True
         with self.lock:
             owned = {tp: own.position for tp, own in self.membership.owned.items() if tp not in self._uncommitted}
@@ -183,12 +216,14 @@ class Flow:
     def _run(self) -> None:
         try:
             while not self._stopping:
+                if self._stays_away():
+                    continue
                 try:
                     self._live()
                 except PenstockError as error:
                     if isinstance(error, Terminal):
-                        self._fail(str(error))
-                        break
+                        self._break(str(error))
+                        continue
                     self._wait_out(str(error))
                 except Exception as error:
                     log.exception("pipeline restarts", pipeline=self.name)
@@ -204,7 +239,7 @@ class Flow:
         """Membership from joining to leaving."""
         self.membership.join()
         try:
-            while not (self._stopping or self.state == "failed"):
+            while not self._leaves:
                 self._tick()
         finally:
             self._finish_units(Deadline.after(self.spec.options.drain_timeout))
@@ -213,8 +248,50 @@ class Flow:
     def _wait_out(self, reason: str) -> None:
         self._say("waiting", reason)
         end = time.monotonic() + self._trouble.fail()
-        while time.monotonic() < end and not self._stopping:
+        while time.monotonic() < end and not self._leaves:
             self._read_mail(0.2)
+
+    # -- what is wanted --------------------------------------------------------------------
+
+    @property
+    def _leaves(self) -> bool:
+        """True: finish what is under way and leave the group."""
+        return self._stopping or self._defect is not None or self.wanted.away or self.wanted.restarts != self._restarts
+
+    def _stays_away(self) -> bool:
+        """Whether to be out of the group now: it is wanted, or this instance cannot run the pipeline."""
+        wanted = self.wanted
+        if self._leaves and self.lanes:
+            self.around.doorbell.leave(self.name)
+            self.around.dispatcher.remove(self)
+            self.lanes = ()
+            self.warmth.become("cold")
+        if wanted.restarts != self._restarts:
+            self._restarts, self._defect, self._generation = wanted.restarts, None, self._generation + 1
+        if wanted.away or self._defect is not None:
+            self._say(*(wanted.shown() if wanted.away else ("failed", self._defect)))
+            self.obeyed = wanted.revision
+            self._read_mail(0.5)
+            return True
+        if not self.lanes:
+            self.around.dispatcher.add(self)
+            self._say("starting")
+        return False
+
+    def _pauses(self) -> bool:
+        """Whether to hold the partitions and run nothing; what is under way is finished first."""
+        wanted = self.wanted
+        if wanted.paused:
+            if not (self._units or self._uncommitted or self._unsettled):
+                self._say(*wanted.shown())
+                self.obeyed = wanted.revision
+            return True
+        if self.state == "paused":
+            self._say("running")
+            self._rung()
+            self.around.dispatcher.ready(self)
+        self.obeyed = wanted.revision
+        return False
 
     def _tick(self) -> None:
         if self.warmth.is_cold and not self._units and not self._uncommitted:
@@ -228,7 +305,8 @@ class Flow:
         self._commit()
         if self.membership.resolve():
             self._arrived()
-        self._show_membership()
+        if not self._pauses():
+            self._show_membership()
         self._cool_down()
 
     def _read_mail(self, timeout: float) -> None:
@@ -307,7 +385,7 @@ class Flow:
                 if part.out_of_range or part.gone or own.doubtful:
                     self.membership.doubt(part.key)
         self._commit()
-        self._heed(outcome.halt)
+        self._heed(outcome)
         if not self.pinned and (change := self.warmth.after(outcome, seconds, lanes=len(self.lanes))):
             self._set_temperature(change)
         self.around.dispatcher.ready(self)
@@ -335,16 +413,20 @@ class Flow:
                 self._uncommitted.discard(own.key)
         self.around.dispatcher.ready(self)
 
-    def _heed(self, halt: Halt | None) -> None:
+    def _heed(self, outcome: UnitOutcome) -> None:
         """What a unit's early end means for the pipeline."""
+        halt = outcome.halt
         if halt is None:
             if self._outage.failures:
                 self._outage.succeed()
             return
         if halt.kind == "unknown":
             return
-        if halt.kind in ("throw", "build"):
-            self._fail(f"{halt.code}: {halt.reason}")
+        if halt.kind == "throw":
+            self._fail(f"{halt.code}: {halt.reason}", outcome)
+            return
+        if halt.kind == "build":
+            self._break(f"{halt.code}: {halt.reason}")
             return
         self._outage.fail(halt.retry_after)
         if halt.kind == "error":
@@ -472,9 +554,33 @@ class Flow:
         if self._units:
             self._abandon(set(self._units))
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: str, outcome: UnitOutcome) -> None:
+        """THROW: no instance goes on, now or after a restart, until a person says so."""
         log.error("pipeline failed", pipeline=self.name, reason=reason)
         self._say("failed", reason)
+        self.around.control.fail(self.name, reason, self._stopped_at(outcome))
+
+    def _break(self, reason: str) -> None:
+        """This instance cannot run the pipeline; others may, and so may this one with another configuration."""
+        log.error("pipeline failed", pipeline=self.name, reason=reason)
+        self._defect = reason
+        self._say("failed", reason)
+
+    def _stopped_at(self, outcome: UnitOutcome) -> list[dict[str, Any]]:
+        """Coordinates of the failures that remain unfinished."""
+        parts = {part.key: part for part in outcome.partitions}
+        records = [failed.record for failed in outcome.failures]
+        return [
+            {
+                "topic": r.topic(),
+                "topic_id": self.membership.topic_ids.get(r.topic(), ""),
+                "partition": r.partition(),
+                "offset": r.offset(),
+            }
+            for r in records
+            if (part := parts.get((r.topic(), r.partition()))) is not None
+            and (r.offset() >= part.frontier or r.offset() in part.holes)
+        ]
 
     def _show_membership(self) -> None:
         if self.state == "failed":

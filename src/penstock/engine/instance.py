@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 import uuid
@@ -18,6 +17,7 @@ from penstock.core.metrics import Metrics
 from penstock.core.status import PipelineSummary
 from penstock.engine.blueprint import blueprint_of, parallel_safe
 from penstock.engine.books import PipelineView
+from penstock.engine.control import Control
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
 from penstock.engine.flow import Flow
@@ -50,6 +50,7 @@ class Instance:
         self._started = False
         self.spark = spark
         self.dispatcher = Dispatcher(self.spark, metrics)
+        self.control = Control(self.id, store, metrics, lambda: list(self.flows))
         self._publisher = Publisher(self, version)
 
     def start(self) -> None:
@@ -62,6 +63,9 @@ class Instance:
         sizes = LaneSizes.local if self.spark.is_local else LaneSizes.cluster
         self.dispatcher.start(sizes(self.settings.engine, self.spark.cores))
         self._started = True
+        # Before any flow joins its group: one that should not run is not begun.
+        self.control.refresh()
+        self.control.start()
         for doorbell in self._doorbells.values():
             doorbell.start()
         for flow in self.flows:
@@ -79,6 +83,7 @@ class Instance:
         around = Surround(
             instance=self.id,
             store=self.store,
+            control=self.control,
             dispatcher=self.dispatcher,
             cluster=self._cluster(client),
             doorbell=self._doorbell(client),
@@ -123,6 +128,7 @@ class Instance:
         """Finish what is under way, commit it, close actions, leave the groups; within `stop_timeout`."""
         end = time.monotonic() + self.settings.engine.stop_timeout
         self._end(self.flows, self.settings.engine.stop_timeout)
+        self.control.stop()
         for doorbell in self._doorbells.values():
             doorbell.stop()
         self.dispatcher.stop(max(1.0, end - time.monotonic()))
@@ -172,17 +178,13 @@ class Instance:
 def _ends(flow: Flow) -> dict[Partition, int]:
     config, cluster = flow.spec.source.config, flow.around.cluster
     counts = cluster.topics()
-    if config.topic_pattern:
-        pattern = re.compile(config.topic_pattern)
-        names = [name for name in counts if pattern.match(name)]
-    else:
-        names = [name for name in config.subscription if name in counts]
+    names = config.subscribed(counts)
     marks = cluster.watermarks([(name, p) for name in names for p in range(counts[name])])
     return {tp: high for tp, (_, high) in marks.items()}
 
 
 def _caught_up(flow: Flow, ends: dict[Partition, int]) -> bool:
-    if flow.state == "failed":
+    if flow.halted:
         return True
     with flow.lock:
         owned = set(flow.membership.owned)

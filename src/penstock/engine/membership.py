@@ -64,6 +64,8 @@ class Membership(Listener):
         self.ends: dict[Partition, int] = {}
         self.settled = False
         """True once the first assignment has its positions."""
+        self.total = 0
+        """Partitions of all subscribed topics, whoever owns them, as far as known."""
         self._client = client
         self._around = around
         self._cluster = around.cluster
@@ -79,7 +81,7 @@ class Membership(Listener):
 
     def join(self) -> None:
         """Raises `Unavailable` or `ConfigError` when the cluster cannot be used."""
-        self._cluster.topics(timeout=10.0)
+        self.count_partitions(self._cluster.topics(timeout=10.0))
         self._member = Member(self._client, self.spec.group, self, session_timeout=self._around.session_timeout)
         self._member.join(self.spec.source.config.subscription)
         self._looked_at = time.monotonic()
@@ -136,6 +138,10 @@ class Membership(Listener):
             for own in parts:
                 if own.key in commits:
                     own.committed = commits[own.key].offset
+
+    def count_partitions(self, counts: Mapping[str, int]) -> None:
+        """Take the cluster's topics with their number of partitions."""
+        self.total = sum(counts[name] for name in self.spec.source.config.subscribed(counts))
 
     @property
     def _joined(self) -> Member:

@@ -130,6 +130,7 @@ class Publisher(threading.Thread):
             filtered=done.filtered,
             p50_ms=done.p50_ms,
             p99_ms=done.p99_ms,
+            revision=flow.obeyed,
         )
 
     def _partitions(self) -> None:
@@ -180,5 +181,9 @@ class Publisher(threading.Thread):
     def _topic_ids(self, cluster: ClusterView, flows: list[Flow]) -> None:
         topics = {topic for flow in flows for topic, _ in list(flow.membership.owned)}
         ids = cluster.topic_ids(sorted(topics)) if topics else {}
+        if limited := [flow for flow in flows if flow.rate_limit_per_second]:
+            counts = cluster.topics()
+            for flow in limited:
+                flow.membership.count_partitions(counts)
         for flow in flows:
             flow.membership.compare_topics(ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 from penstock.engine.ledger import Owned
@@ -31,12 +30,7 @@ class Stateless(Membership):
 
     def _take_new_partitions(self) -> None:
         counts = self._cluster.topics(timeout=10.0)
-        config = self.spec.source.config
-        if config.topic_pattern:
-            pattern = re.compile(config.topic_pattern)
-            names = [name for name in counts if pattern.match(name)]
-        else:
-            names = [name for name in config.subscription if name in counts]
+        names = self.spec.source.config.subscribed(counts)
         known = set(self.owned) | self._fresh | set(self._blocked)
         new = [(name, p) for name in names for p in range(counts[name]) if (name, p) not in known]
         if new:

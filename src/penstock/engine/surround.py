@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.core.metrics import Metrics
+from penstock.engine.control import Control
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
 from penstock.kafka.admin import ClusterView
@@ -17,6 +18,7 @@ class Surround:
 
     instance: str
     store: Store
+    control: Control
     dispatcher: Dispatcher
     cluster: ClusterView
     doorbell: Doorbell
