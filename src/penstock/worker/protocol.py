@@ -78,8 +78,6 @@ class UnitRequest:
     max_records: int
     closing: bool = False
     """True: let go of everything this lane holds of the pipeline."""
-    rate: float | None = None
-    """Events per second that this unit may take; None: no limit."""
     bounds: Bounds | None = None
     """Of a replay; None: read on as events arrive."""
     careful: bool = False
