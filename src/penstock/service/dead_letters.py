@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 from penstock.core.dead_letter import Stage
 from penstock.core.errors import ConfigError
 from penstock.core.event import TIMESTAMP_TYPES
-from penstock.store.dead_letters import DeadLetterFilter, DeadLetterRow, StoredDeadLetter, iso
+from penstock.store.letters.model import DeadLetterFilter, DeadLetterRow, StoredDeadLetter, iso
 from penstock.store.store import Store
 
 

@@ -1,17 +1,20 @@
 """Penstock's own database: dead letters, states and history of pipelines, mirrored offsets, instances."""
 
-from penstock.store.dead_letters import (
-    DeadLetterCursor,
-    DeadLetterFilter,
-    DeadLetterRow,
-    DeadLetters,
-    DeadLetterStatus,
-    DeadLetterStep,
-    StoredDeadLetter,
-)
+from penstock.store.dead_letters import DeadLetters
 from penstock.store.desired import Desired, DesiredRow, DesiredStates
 from penstock.store.errors import StoreAddressError, StoreError, StoreMissing, StoreTooNew, StoreUnavailable
 from penstock.store.instances import InstanceRow, Instances
+from penstock.store.letters.model import (
+    DeadLetterCursor,
+    DeadLetterFilter,
+    DeadLetterRow,
+    DeadLetterStatus,
+    DeadLetterStep,
+    LetterPlace,
+    LetterRefused,
+    StoredDeadLetter,
+    Which,
+)
 from penstock.store.offsets import MirrorRow, Offsets
 from penstock.store.partitions import OwnedPartition, PartitionRow, Partitions
 from penstock.store.pipelines import HistoryRow, Pipelines, SpecRow, StateRow
@@ -30,6 +33,8 @@ __all__ = [
     "HistoryRow",
     "InstanceRow",
     "Instances",
+    "LetterPlace",
+    "LetterRefused",
     "MirrorRow",
     "Offsets",
     "OwnedPartition",
@@ -45,4 +50,5 @@ __all__ = [
     "StoreTooNew",
     "StoreUnavailable",
     "StoredDeadLetter",
+    "Which",
 ]

@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 metadata: Final = sa.MetaData()
 
@@ -82,6 +83,15 @@ dead_letters: Final = sa.Table(
     sa.Column("status", CleanText(), nullable=False, server_default="new"),
     _number("first_failed_at"),
     _number("last_failed_at"),
+    # Who replays it, since when (renewed while the replay lives), and the status it had before.
+    _text("claimed_by", nullable=True),
+    _number("claimed_at", nullable=True),
+    _text("claimed_from", nullable=True),
+    # When its status changed last; failures have a time of their own.
+    sa.Column("changed_at", sa.BigInteger(), nullable=False, server_default="0"),
+    sa.Column("size", sa.BigInteger(), nullable=False, server_default="0"),
+    # False: written by an instance of an older version, whose letters are made searchable later.
+    sa.Column("searchable", sa.Boolean(), nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("pipeline", "topic_id", "partition", "offset", name="uq_penstock_dead_letters_coordinates"),
     # Every list is newest first: each filter has the order of the list behind it, so that a page is read, not sorted.
     sa.Index("ix_penstock_dead_letters_recent", "last_failed_at", "id"),
@@ -92,6 +102,12 @@ dead_letters: Final = sa.Table(
     sa.Index("ix_penstock_dead_letters_stage", "stage", "last_failed_at", "id"),
     sa.Index("ix_penstock_dead_letters_status", "status", "last_failed_at", "id"),
     sa.Index("ix_penstock_dead_letters_fingerprint", "fingerprint", "last_failed_at", "id"),
+    sa.Index(
+        "ix_penstock_dead_letters_unsearchable",
+        "id",
+        postgresql_where=sa.text("searchable = false"),
+        sqlite_where=sa.text("searchable = false"),
+    ),
     sqlite_autoincrement=True,  # an id that was shown to someone never names another letter
 )
 
@@ -105,6 +121,24 @@ dead_letter_payloads: Final = sa.Table(
     _text("headers"),
     _text("traceback"),
     sa.Column("value_seen", sa.LargeBinary()),
+    # Where the value is not in the row but in a file beside a local store.
+    _text("value_file", nullable=True),
+)
+
+dead_letter_search: Final = sa.Table(
+    "penstock_dead_letter_search",
+    metadata,
+    _letter_id(primary_key=True),
+    _text("error"),
+    _text("content"),
+    # What PostgreSQL finds the texts by; SQLite has none, and nothing in its index.
+    sa.Column("grams", postgresql.ARRAY(sa.SmallInteger()).with_variant(sa.Text(), "sqlite")),
+    sa.Index(
+        "ix_penstock_dead_letter_search_grams",
+        "grams",
+        postgresql_using="gin",
+        sqlite_where=sa.text("grams IS NOT NULL"),
+    ),
 )
 
 dead_letter_steps: Final = sa.Table(
@@ -115,6 +149,7 @@ dead_letter_steps: Final = sa.Table(
     _number("at"),
     _text("kind"),
     _text("text"),
+    _text("taken_by", nullable=True),
     sa.Column("data", JsonText(), nullable=False),
     # A settle whose answer was lost is done again: its step must not appear twice.
     sa.UniqueConstraint("letter_id", "at", "kind", name="uq_penstock_dead_letter_steps"),

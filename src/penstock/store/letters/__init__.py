@@ -1,0 +1,1 @@
+"""Dead letters as the store keeps them: their rows, how they are found, taken for a replay, closed and forgotten."""

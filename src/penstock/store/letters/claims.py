@@ -1,0 +1,277 @@
+"""Taking letters for a replay, and what becomes of them; closing those that nobody wants replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from penstock.core.dead_letter import Failure
+from penstock.store.database import Database
+from penstock.store.letters import rows, search
+from penstock.store.letters.conditions import among, conditions
+from penstock.store.letters.listing import Listing
+from penstock.store.letters.model import (
+    DeadLetterFilter,
+    DeadLetterStatus,
+    LetterPlace,
+    LetterRefused,
+    StoredDeadLetter,
+    Which,
+)
+from penstock.store.letters.payloads import PayloadFiles
+from penstock.store.letters.recording import Recording
+from penstock.store.tables import dead_letter_payloads, dead_letter_search, dead_letters
+
+LEASE_SECONDS: Final = 60.0
+"""A replay that has not renewed its claims for so long is dead, and others may take its letters."""
+
+_CLAIMABLE: Final[tuple[DeadLetterStatus, ...]] = ("new", "parked", "replayed")
+_DISCARDABLE: Final[tuple[DeadLetterStatus, ...]] = ("new", "parked")
+_BATCH: Final = 1_000
+_FREE: Final = {"claimed_by": None, "claimed_at": None, "claimed_from": None}
+
+_c = dead_letters.c
+
+
+class _FailedReplay(NamedTuple):
+    """A letter whose replay failed, and the values that change."""
+
+    row: Any
+    failure: Failure
+    status: DeadLetterStatus
+    spec_version: str
+    by: str
+    now: int
+
+    def letter(self) -> dict[str, Any]:
+        first = min(self.row.first_failed_at, self.failure.first_failed_at)
+        latest = rows.failure_values(self.failure) | {"first_failed_at": first, "spec_version": self.spec_version}
+        status = {"status": self.status, "replays": self.row.replays + 1, "changed_at": self.now}
+        return {"at_id": self.row.id} | latest | status | _FREE
+
+    def payload(self) -> dict[str, Any]:
+        seen = {"traceback": self.failure.traceback, "value_seen": self.failure.value_seen}
+        return {"at_id": self.row.id} | seen
+
+    def texts(self, with_grams: bool) -> dict[str, Any]:  # noqa: FBT001 - which database it is
+        error = search.searched_error(self.failure)
+        texts: dict[str, Any] = {"at_id": self.row.id, "error": error}
+        if with_grams:
+            texts["grams"] = search.indexed(self.row, self.failure, error, self.row.content or "")
+        return texts
+
+    def step(self, kind: str) -> dict[str, Any]:
+        return {
+            "letter_id": self.row.id,
+            "at": self.now,
+            "kind": kind,
+            "text": self.failure.error,
+            "taken_by": self.by,
+            "data": rows.failure_data(self.failure, self.spec_version),
+        }
+
+
+class Claims(Listing):
+    """The changing side of the repository."""
+
+    def __init__(self, database: Database, files: PayloadFiles) -> None:
+        super().__init__(database, files)
+        self._recording = Recording(database, files)
+
+    def claim(
+        self, which: Which, *, by: str, limit: int = 500, after: LetterPlace | None = None, lease: float = LEASE_SECONDS
+    ) -> list[StoredDeadLetter]:
+        """Take the next letters for a replay, in order; none are left where the list is empty.
+
+        A filter without a status takes new letters; by id, or by a filter that says so, parked and replayed ones are
+        taken too. Letters of a replay that has died are taken over. The first call (without `after`) refuses ids that
+        cannot be taken, before it takes any.
+        """
+        with self._database.write() as connection:
+            stale = self._database.now(connection) - int(lease * 1000)
+            if after is None:
+                self._refuse_claim(connection, which, stale)
+            wanted = [*conditions(self._database, _any_status(which)), _claimable(_statuses(which), stale)]
+            ids = self.next_ids(connection, wanted, after=after, limit=limit, lock=not self._database.is_sqlite)
+            self._set_claims(connection, ids, by)
+            return self.read(connection, ids, with_history=False)
+
+    def renew(self, by: str) -> int:
+        """Say that the replay lives; how many letters it holds."""
+        with self._database.write() as connection:
+            mine = (_c.status == "replaying") & (_c.claimed_by == by)
+            values = {"claimed_at": self._database.now(connection)}
+            return connection.execute(sa.update(dead_letters).where(mine).values(values)).rowcount
+
+    def claimants(self) -> dict[str, int]:
+        """How many letters each replay holds."""
+        query = sa.select(_c.claimed_by, sa.func.count()).where(_c.status == "replaying").group_by(_c.claimed_by)
+        with self._database.read() as connection:
+            return {claimant or "": number for claimant, number in connection.execute(query)}
+
+    def replayed(
+        self, ids: Sequence[int], *, by: str, text: str = "", data: Mapping[str, Any] | None = None
+    ) -> list[int]:
+        """The replay of these letters succeeded; those that were still held by `by` are returned."""
+        done = {"status": "replayed", "replays": _c.replays + 1, **_FREE}
+        return self._change(ids, _held(by), done, kind="replayed", text=text, by=by, data=data)
+
+    def replay_failed(
+        self, failures: Mapping[int, Failure], *, by: str, max_replays: int, spec_version: str
+    ) -> dict[int, DeadLetterStatus]:
+        """The replay of these letters failed: they are new again, or parked after so many replays; the statuses of
+        those that were still held by `by` are returned."""
+        if not failures:
+            return {}
+        with self._database.write() as connection:
+            now = self._database.now(connection)
+            held = among(self._database, _c.id, list(failures)) & _held(by)
+            query = sa.select(dead_letters, dead_letter_search.c.content).outerjoin(dead_letter_search).where(held)
+            found = connection.execute(query.order_by(_c.id)).all()
+            if not found:
+                return {}
+            statuses: dict[int, DeadLetterStatus] = {
+                row.id: "parked" if row.replays + 1 >= max_replays else "new" for row in found
+            }
+            changed = [_FailedReplay(row, failures[row.id], statuses[row.id], spec_version, by, now) for row in found]
+            self._set_failures(connection, changed)
+            self._recording.add_steps(connection, [each.step("replay-failed") for each in changed])
+            parked = [each.step("parked") for each in changed if each.status == "parked"]
+            self._recording.add_steps(connection, parked)
+            return statuses
+
+    def release(
+        self, ids: Sequence[int] | None = None, *, by: str, reason: str, claimed_by: str | None = None
+    ) -> list[int]:
+        """Give letters of a replay that ended early the status they had; all of `claimed_by`'s where no ids are given.
+
+        They are returned."""
+        if ids is None:
+            query = sa.select(_c.id).where(_c.status == "replaying", _c.claimed_by == claimed_by)
+            with self._database.read() as connection:
+                ids = list(connection.scalars(query))
+        free = {"status": sa.func.coalesce(_c.claimed_from, "new"), **_FREE}
+        held = (_c.status == "replaying") if claimed_by is None else _held(claimed_by)
+        return self._change(ids, held, free, kind="released", text=reason, by=by, data=None)
+
+    def discard(self, which: Which, *, by: str, reason: str = "", progress: Callable[[int], None] | None = None) -> int:
+        """Close letters without a replay; how many. A filter takes the new and the parked ones; ids that cannot be
+        discarded are refused before any is."""
+        if not isinstance(which, DeadLetterFilter):
+            with self._database.read() as connection:
+                self._refuse(connection, which, _c.status.in_(_DISCARDABLE), "cannot be discarded")
+        wanted = [*conditions(self._database, which), _c.status.in_(_DISCARDABLE)]
+        done, after = 0, 0
+        while True:
+            query = sa.select(_c.id).where(*wanted, _c.id > after).order_by(_c.id).limit(_BATCH)
+            with self._database.read() as connection:
+                ids = list(connection.scalars(query))
+            if not ids:
+                return done
+            after = ids[-1]
+            values = {"status": "discarded"}
+            may = _c.status.in_(_DISCARDABLE)
+            done += len(self._change(ids, may, values, kind="discarded", text=reason, by=by, data=None))
+            if progress:
+                progress(done)
+
+    def _set_claims(self, connection: sa.Connection, ids: list[int], by: str) -> None:
+        if not ids:
+            return
+        now = self._database.now(connection)
+        before = sa.case((_c.status == "replaying", _c.claimed_from), else_=_c.status)
+        values = {"status": "replaying", "claimed_by": by, "claimed_at": now, "claimed_from": before, "changed_at": now}
+        connection.execute(sa.update(dead_letters).where(among(self._database, _c.id, ids)).values(values))
+
+    def _change(
+        self,
+        ids: Sequence[int],
+        condition: sa.ColumnElement[bool],
+        values: dict[str, Any],
+        *,
+        kind: str,
+        text: str,
+        by: str,
+        data: Mapping[str, Any] | None,
+    ) -> list[int]:
+        """Change those that fulfil the condition, and say so in their histories."""
+        changed: list[int] = []
+        for start in range(0, len(ids), _BATCH):
+            some = sorted(ids[start : start + _BATCH])
+            with self._database.write() as connection:
+                now = self._database.now(connection)
+                chosen = among(self._database, _c.id, some) & condition
+                update = sa.update(dead_letters).where(chosen).values(**values, changed_at=now).returning(_c.id)
+                done = sorted(connection.scalars(update))
+                step = {"at": now, "kind": kind, "text": text, "taken_by": by, "data": dict(data or {})}
+                self._recording.add_steps(connection, [{"letter_id": number} | step for number in done])
+            changed += done
+        return changed
+
+    def _set_failures(self, connection: sa.Connection, changed: Sequence[_FailedReplay]) -> None:
+        with_grams = not self._database.is_sqlite
+        for table, key, values in (
+            (dead_letters, _c.id, [each.letter() for each in changed]),
+            (dead_letter_payloads, dead_letter_payloads.c.letter_id, [each.payload() for each in changed]),
+            (dead_letter_search, dead_letter_search.c.letter_id, [each.texts(with_grams) for each in changed]),
+        ):
+            names = [name for name in values[0] if name != "at_id"]
+            update = sa.update(table).where(key == sa.bindparam("at_id"))
+            connection.execute(update.values({name: sa.bindparam(name) for name in names}), values)
+
+    def _refuse_claim(self, connection: sa.Connection, which: Which, stale: int) -> None:
+        if not isinstance(which, DeadLetterFilter):
+            self._refuse(connection, which, _claimable(_CLAIMABLE, stale), "cannot be replayed")
+        elif which.status is not None and which.status not in _CLAIMABLE:
+            raise LetterRefused(
+                f"{which.status} letters cannot be replayed", received=which.status, allowed=list(_CLAIMABLE)
+            )
+
+    def _refuse(
+        self, connection: sa.Connection, ids: Sequence[int], allowed: sa.ColumnElement[bool], refusal: str
+    ) -> None:
+        """Name the first of the ids that is not there or not as it has to be."""
+        query = sa.select(_c.id, _c.status, _c.claimed_by, allowed.label("allowed"))
+        found = {row.id: row for row in connection.execute(query.where(among(self._database, _c.id, list(ids))))}
+        missing = [number for number in ids if number not in found]
+        if missing:
+            hint = "penstock dead-letters list shows the ids"
+            raise LetterRefused("no such dead letter", received=_few(missing), hint=hint)
+        refused = [row for row in found.values() if not row.allowed]
+        if refused:
+            first = refused[0]
+            held = f" by {first.claimed_by}" if first.status == "replaying" else ""
+            raise LetterRefused(
+                f"dead letter {first.id} is {first.status}{held} and {refusal}",
+                received=_few([row.id for row in refused]),
+                hint="leave these ids out",
+            )
+
+
+def _few(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids[:20])) + (f" and {len(ids) - 20} more" if len(ids) > 20 else "")
+
+
+def _statuses(which: Which) -> Sequence[DeadLetterStatus]:
+    if not isinstance(which, DeadLetterFilter):
+        return _CLAIMABLE
+    return (which.status or "new",)
+
+
+def _any_status(which: Which) -> Which:
+    """The filter without its status: a letter that a dead replay holds has another one now."""
+    if not isinstance(which, DeadLetterFilter) or which.status is None:
+        return which
+    return replace(which, status=None)
+
+
+def _claimable(statuses: Sequence[DeadLetterStatus], stale: int) -> sa.ColumnElement[bool]:
+    abandoned = (_c.status == "replaying") & _c.claimed_from.in_(statuses) & (_c.claimed_at < stale)
+    return _c.status.in_(statuses) | abandoned
+
+
+def _held(by: str) -> sa.ColumnElement[bool]:
+    return (_c.status == "replaying") & (_c.claimed_by == by)

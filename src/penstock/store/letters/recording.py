@@ -1,0 +1,107 @@
+"""Recording failures: one letter per coordinates, whatever is settled again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from penstock.core.dead_letter import DeadLetter
+from penstock.store.database import Database
+from penstock.store.letters import rows
+from penstock.store.letters.model import LetterPlace
+from penstock.store.letters.payloads import PayloadFiles
+from penstock.store.tables import dead_letter_payloads, dead_letter_search, dead_letter_steps, dead_letters
+from penstock.store.upsert import Insert, execute_many, insert_many
+
+_LETTER: Final = tuple(rows.COLUMNS)
+_PAYLOAD: Final = dead_letter_payloads.columns.keys()
+_STEP: Final = [c.name for c in dead_letter_steps.columns if c.name != "id"]
+
+
+class Recording:
+    """Writes letters within a transaction of the caller's."""
+
+    def __init__(self, database: Database, files: PayloadFiles) -> None:
+        self._database = database
+        self._files = files
+        self._letters = _letters_statement(database)
+        self._payloads = _payloads_statement(database)
+        self._search = _search_statement(database)
+        self._steps = _steps_statement(database)
+        self._run = partial(execute_many, database)
+
+    def write(self, connection: sa.Connection, letters: Sequence[DeadLetter]) -> dict[LetterPlace, int]:
+        """Make the letters, or update those there are; ids by place."""
+        # One statement must not meet a row twice, and writers that take rows in the same order cannot deadlock.
+        latest = {rows.place_of(letter): letter for letter in letters}
+        ordered = [latest[at] for at in sorted(latest)]
+        stored = self._run(connection, self._letters, [rows.letter_values(letter) for letter in ordered])
+        ids = {LetterPlace(r.pipeline, r.topic_id, r.partition, r.offset): r.id for r in stored}
+        numbered = [(ids[rows.place_of(letter)], letter) for letter in ordered]
+        for some in rows.by_size(numbered):
+            self._run(connection, self._payloads, [rows.payload_values(*each, self._files) for each in some])
+        self.make_searchable(connection, numbered)
+        return ids
+
+    def make_searchable(self, connection: sa.Connection, numbered: Sequence[tuple[int, DeadLetter]]) -> None:
+        """Put the letters' texts where they are looked for."""
+        with_grams = not self._database.is_sqlite
+        values = [rows.search_values(*each, with_grams=with_grams) for each in numbered]
+        self._run(connection, self._search, values)
+
+    def add_steps(self, connection: sa.Connection, steps: Sequence[dict[str, Any]]) -> None:
+        """Go on with the letters' histories."""
+        if steps:
+            self._run(connection, self._steps, steps)
+
+
+def _letters_statement(database: Database) -> sa.sql.dml.ReturningInsert[Any]:
+    statement = insert_many(database, dead_letters, _LETTER)
+    given, c = statement.excluded, dead_letters.c
+    newer = {name: given[name] for name in ("spec_version", *rows.FAILURE)}
+    earliest = sa.case((given.first_failed_at < c.first_failed_at, given.first_failed_at), else_=c.first_failed_at)
+    # An event that fails again after its letter was closed is open again; a settle that is merely repeated is not news.
+    # Literals, for a statement over many rows takes no other parameters than theirs.
+    closed = c.status.in_([sa.literal_column("'replayed'"), sa.literal_column("'discarded'")])
+    failed_again = closed & (given.last_failed_at > c.last_failed_at)
+    status = sa.case((failed_again, sa.literal_column("'new'")), else_=c.status)
+    changes = newer | {"first_failed_at": earliest, "status": status}
+    statement = statement.on_conflict_do_update(index_elements=[c[name] for name in rows.COORDINATES], set_=changes)
+    return statement.returning(c.id, *(c[name] for name in rows.COORDINATES))
+
+
+def _payloads_statement(database: Database) -> Insert:
+    # I3: the record's own bytes were stored with the first failure and are not touched again.
+    statement = insert_many(database, dead_letter_payloads, _PAYLOAD)
+    seen = {"traceback": statement.excluded.traceback, "value_seen": statement.excluded.value_seen}
+    return statement.on_conflict_do_update(index_elements=["letter_id"], set_=seen)
+
+
+def _search_statement(database: Database) -> Insert:
+    statement = _search_insert(database)
+    names = ("error", "content") if database.is_sqlite else ("error", "content", "grams")
+    newer = {name: statement.excluded[name] for name in names}
+    return statement.on_conflict_do_update(index_elements=["letter_id"], set_=newer)
+
+
+def _search_insert(database: Database) -> Insert:
+    table = dead_letter_search
+    if database.is_sqlite:
+        return sqlite.insert(table).values({name: sa.bindparam(name) for name in ("letter_id", "error", "content")})
+    # An array of arrays would come apart as one row per number: each row's numbers travel as text.
+    names = ("letter_id", "error", "content", "grams")
+    kinds: list[Any] = [sa.BigInteger(), sa.Text(), sa.Text(), sa.Text()]
+    arrays = [sa.bindparam(name, type_=postgresql.ARRAY(kind)) for name, kind in zip(names, kinds, strict=True)]
+    given = sa.func.unnest(*arrays).table_valued(*names).render_derived()
+    numbers = sa.cast(given.c.grams, postgresql.ARRAY(sa.SmallInteger()))
+    selected = sa.select(given.c.letter_id, given.c.error, given.c.content, numbers)
+    return postgresql.insert(table).from_select(list(names), selected)
+
+
+def _steps_statement(database: Database) -> Insert:
+    key = ["letter_id", "at", "kind"]
+    return insert_many(database, dead_letter_steps, _STEP).on_conflict_do_nothing(index_elements=key)
