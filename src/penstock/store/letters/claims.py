@@ -16,6 +16,7 @@ from penstock.store.letters.listing import Listing
 from penstock.store.letters.model import (
     DeadLetterFilter,
     DeadLetterStatus,
+    LetterCount,
     LetterPlace,
     LetterRefused,
     StoredDeadLetter,
@@ -31,6 +32,8 @@ LEASE_SECONDS: Final = 60.0
 _CLAIMABLE: Final[tuple[DeadLetterStatus, ...]] = ("new", "parked", "replayed")
 _DISCARDABLE: Final[tuple[DeadLetterStatus, ...]] = ("new", "parked")
 _BATCH: Final = 1_000
+_CLAIM_LOCK: Final = 0x70656E636C61696D
+"""PostgreSQL advisory lock; any number will do, as long as it stays the same."""
 _FREE: Final = {"claimed_by": None, "claimed_at": None, "claimed_from": None}
 
 _c = dead_letters.c
@@ -91,6 +94,9 @@ class Claims(Listing):
         cannot be taken, before it takes any.
         """
         with self._database.write() as connection:
+            if not self._database.is_sqlite:
+                # One replay at a time: a page that another one has just taken would look like the end of the list.
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIM_LOCK)))
             stale = self._database.now(connection) - int(lease * 1000)
             if after is None:
                 self._refuse_claim(connection, which, stale)
@@ -98,6 +104,16 @@ class Claims(Listing):
             ids = self.next_ids(connection, wanted, after=after, limit=limit, lock=not self._database.is_sqlite)
             self._set_claims(connection, ids, by)
             return self.read(connection, ids, with_history=False)
+
+    def claimable(self, which: Which, *, lease: float = LEASE_SECONDS) -> list[LetterCount]:
+        """What `claim` would take, by pipeline, topic and partition; refuses what it refuses."""
+        with self._database.read() as connection:
+            stale = self._database.now(connection) - int(lease * 1000)
+            self._refuse_claim(connection, which, stale)
+            wanted = [*conditions(self._database, _any_status(which)), _claimable(_statuses(which), stale)]
+            place = (_c.pipeline, _c.topic, _c.partition)
+            query = sa.select(*place, sa.func.count()).where(*wanted).group_by(*place).order_by(*place)
+            return [LetterCount(*row) for row in connection.execute(query)]
 
     def renew(self, by: str) -> int:
         """Say that the replay lives; how many letters it holds."""

@@ -39,6 +39,15 @@ class LetterPlace(NamedTuple):
     offset: int
 
 
+class LetterCount(NamedTuple):
+    """How many letters there are of one partition."""
+
+    pipeline: str
+    topic: str
+    partition: int
+    letters: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
     """Which letters; what is None does not matter."""
