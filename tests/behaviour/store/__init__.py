@@ -3,6 +3,5 @@
 import pytest
 
 # Pytest explains failed asserts only in modules it knows; the suites are not named like tests, but run in subclasses.
-pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("dead_letters", "pipelines", "offsets", "instances", "opening", "sharing"))
-)
+SUITES = ("dead_letters", "claims", "keeping", "pipelines", "offsets", "instances", "opening", "sharing")
+pytest.register_assert_rewrite(*(f"{__name__}.{name}" for name in SUITES))

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from penstock.store import Store, StoreAddressError, StoreError, StoreMissing, StoreUnavailable, database, schema
+from tests.behaviour.store.claims import ClaimsBehaviour
 from tests.behaviour.store.dead_letters import DeadLettersBehaviour
 from tests.behaviour.store.desired import DesiredBehaviour
 from tests.behaviour.store.instances import InstancesBehaviour, PartitionsBehaviour
@@ -28,6 +29,7 @@ from tests.support.postgres import PostgresServer
 class StoreBehaviour(
     OpeningBehaviour,
     DeadLettersBehaviour,
+    ClaimsBehaviour,
     PipelinesBehaviour,
     DesiredBehaviour,
     OffsetsBehaviour,
