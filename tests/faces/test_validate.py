@@ -77,6 +77,46 @@ def test_filters_and_transforms_are_checked(tmp_path: Path, step: str) -> None:
     assert result.data["problems"][0]["path"].startswith(("filters[0]", "transform[0]"))
 
 
+@pytest.mark.parametrize(
+    ("source", "rest", "path", "text"),
+    [
+        ("topics: [a, b]", "action: {type: kafka, config: {topic: b}}", "action.config.topic", "its own output"),
+        (
+            "topic_pattern: ^a-.*",
+            "action: {type: kafka, config: {topic: a-b}}",
+            "action.config.topic",
+            "its own output",
+        ),
+        (
+            "topics: [a]",
+            "action: {type: kafka, config: {topic: a, connection: {bootstrap: 'x:1,127.0.0.1:9092'}}}",
+            "action.config.topic",
+            "its own output",
+        ),
+        (
+            "topic_pattern: ^a-.*",
+            "action: {type: hello_world}\noptions: {dead_letter: {topic: a-dead}}",
+            "options.dead_letter.topic",
+            "dead letters would come back",
+        ),
+    ],
+)
+def test_a_pipeline_that_reads_what_it_writes_is_refused(
+    tmp_path: Path, source: str, rest: str, path: str, text: str
+) -> None:
+    write(tmp_path, bad=f"name: bad\nsource: {{type: kafka, config: {{{source}}}}}\n{rest}\n")
+    result = penstock("validate", tmp_path, "--json")
+    (problem,) = result.data["problems"]
+    assert (result.code, problem["path"], problem["line"]) == (2, path, 4 if "dead" in text else 3)
+    assert text in problem["message"]
+
+
+def test_writing_to_another_cluster_is_no_loop(tmp_path: Path) -> None:
+    action = "{type: kafka, config: {topic: orders, connection: {bootstrap: 'other:9092'}}}"
+    write(tmp_path, good=GOOD.replace("{type: hello_world}", action))
+    assert penstock("validate", "--strict", tmp_path).code == 0
+
+
 def test_strict_makes_warnings_count(tmp_path: Path) -> None:
     disabled = GOOD + "enabled: false\n"
     write(tmp_path, good=GOOD, off=disabled.replace("good", "off"))

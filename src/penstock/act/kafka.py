@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import orjson
 from pydantic import Field, field_validator
 
-from penstock.config.spec import ConnectionSpec, Model
+from penstock.config.spec import ConnectionSpec, KafkaSourceConfig, Model
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError, Unavailable
 from penstock.core.event import Event, Headers, json_default
@@ -60,11 +60,13 @@ class Kafka(BatchAction):
     config_model: ClassVar[type[KafkaConfig]] = KafkaConfig
     type_name: ClassVar[str] = "kafka"
 
-    def __init__(self, config: KafkaConfig, client: KafkaClientConfig) -> None:
+    def __init__(
+        self, config: KafkaConfig, client: KafkaClientConfig, sources: KafkaSourceConfig | None = None
+    ) -> None:
         self._client = client
         self._timeout = config.timeout
         self._producer = RecordProducer(client, timeout=config.timeout)
-        self._topic = _topic(config.topic)
+        self._topic = _topic(config.topic, sources)
         self._key = _part(config.key, lambda event: event.key)
         self._value = _part(config.value, lambda event: event.record.value())
         self._headers = _headers(config.headers)
@@ -72,10 +74,12 @@ class Kafka(BatchAction):
     @classmethod
     def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:
         parsed = parse_config(KafkaConfig, config, "kafka")
-        connection = parsed.connection or getattr(ctx.source, "connection", None)
+        source = ctx.source if isinstance(ctx.source, KafkaSourceConfig) else None
+        connection = parsed.connection or (source and source.connection)
         if connection is None:
             raise ConfigError("kafka: `connection` is required where the pipeline reads from no cluster")
-        return cls(parsed, KafkaClientConfig.of(connection))
+        sources = source if source is not None and source.connection.shares_cluster(connection) else None
+        return cls(parsed, KafkaClientConfig.of(connection), sources)
 
     def act_batch(self, events: Sequence[Event]) -> list[Exception | None]:
         results: list[Exception | None] = [None] * len(events)
@@ -104,7 +108,7 @@ class Kafka(BatchAction):
         self._producer = RecordProducer(self._client, timeout=self._timeout)
 
 
-def _topic(topic: str | ComputedTopic) -> Callable[[Event], str]:
+def _topic(topic: str | ComputedTopic, sources: KafkaSourceConfig | None) -> Callable[[Event], str]:
     if isinstance(topic, str):
         return lambda _event: topic
     expression = Expression(topic.cel)
@@ -113,6 +117,8 @@ def _topic(topic: str | ComputedTopic) -> Callable[[Event], str]:
         name = expression(event)
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ExpressionError(f"`{topic.cel}` gave {name!r}, which is no topic's name", received=name)
+        if sources is not None and sources.subscribed([name]):
+            raise ExpressionError(f"`{topic.cel}` gave {name!r}, which the pipeline reads itself", received=name)
         return name
 
     return computed

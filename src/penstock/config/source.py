@@ -43,6 +43,8 @@ _RESET_WORDS: dict[str, Literal["earliest", "latest"]] = {
     "end": "latest",
 }
 _START_WANTED = "earliest, latest, a time like 2026-01-01T00:00:00Z, or epoch milliseconds"
+_PORT = re.compile(r":\d+$")
+_LOOPBACK = re.compile(r"^(127\.0\.0\.1|\[::1\]):")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -115,6 +117,14 @@ class ConnectionSpec(Model):
     @classmethod
     def _without_managed(cls, properties: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in properties.items() if name not in MANAGED_PROPERTIES}
+
+    def shares_cluster(self, other: ConnectionSpec) -> bool:
+        """Whether both name a broker that is the same, as far as addresses tell."""
+        return not self._addresses().isdisjoint(other._addresses())
+
+    def _addresses(self) -> set[str]:
+        hosts = (host.lower() if _PORT.search(host) else f"{host.lower()}:9092" for host in self.bootstrap.split(","))
+        return {_LOOPBACK.sub("localhost:", host) for host in hosts}
 
 
 class KafkaSourceConfig(Model):

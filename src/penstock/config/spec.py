@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any, Literal, Self
 
@@ -57,6 +58,9 @@ DATAHUB_KEYS = frozenset(
 )
 """Keys of the `datahub` block."""
 
+_EXCEPTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_LONGEST = 86_400.0
+"""No event is waited for longer than a day: it would hold its partition, and a mistake in the unit is likelier."""
 _REVOKE_MARGIN = 10.0
 """Seconds that a revoke may take beyond `drain_timeout`: cancelling, settling, committing."""
 
@@ -92,6 +96,31 @@ class RetrySpec(Model):
     scope: Literal["stage", "chain"] = "stage"
     """What a retry repeats: the stage that failed, or the whole chain from an unchanged copy of the event."""
 
+    @field_validator("on", "never", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, names: Any) -> Any:
+        return [names] if isinstance(names, str) else names
+
+    @field_validator("on", "never")
+    @classmethod
+    def _class_names(cls, names: list[str]) -> list[str]:
+        for index, name in enumerate(names):
+            if not _EXCEPTION.fullmatch(name):
+                raise ProblemAt([index], f"the name of an exception's class is wanted, not {name!r}", received=name)
+        return names
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.max_backoff < self.backoff:
+            to_blame = "max_backoff" if "max_backoff" in self.model_fields_set else "backoff"
+            raise ProblemAt(
+                [to_blame], f"the longest wait, {self.max_backoff:g} s, is shorter than the first, {self.backoff:g} s"
+            )
+        for name in self.on:
+            if name in self.never:
+                raise ProblemAt(["never", self.never.index(name)], f"{name} is in `on` too", received=name)
+        return self
+
 
 class DeadLetterSpec(Model):
     """Where failed events go besides the store."""
@@ -116,7 +145,7 @@ class BreakerSpec(Model):
     """Share of failures at which the pipeline pauses."""
     window: int = Field(default=50, ge=1)
     """Number of latest events over which the share is taken."""
-    resume_after: Duration | None = None
+    resume_after: Duration | None = Field(default=None, gt=0)
     """Resume with a trial window after this time; absent: a person resumes."""
 
 
@@ -138,9 +167,9 @@ class OptionsSpec(Model):
     """After a failure: write a dead letter and go on, or stop the pipeline at the event."""
     retry: RetrySpec = Field(default_factory=RetrySpec)
     """Retries."""
-    timeout: Duration = Field(default=30.0, gt=0)
+    timeout: Duration = Field(default=30.0, gt=0, le=_LONGEST)
     """An event that is acted on for longer fails."""
-    deferral_timeout: Duration = Field(default=300.0, gt=0)
+    deferral_timeout: Duration = Field(default=300.0, gt=0, le=_LONGEST)
     """How long an event whose acknowledgement was deferred may stay open."""
     drain_timeout: Duration = 15.0
     """How long a revoked partition may take to finish its work."""
@@ -180,6 +209,27 @@ class OptionsSpec(Model):
                 hint="attempts count the first one too",
             )
         self._settle(retry=self.retry.model_copy(update={"attempts": attempts}))
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_room_for_retries(self) -> Self:
+        retry = self.retry
+        if retry.attempts > 1 and retry.max_age is not None and retry.max_age < retry.backoff:
+            raise ProblemAt(
+                ["retry", "max_age"],
+                f"{retry.max_age:g} s is over before the second attempt, which waits {retry.backoff:g} s",
+                hint="raise max_age, or shorten backoff",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _breaker_can_trip(self) -> Self:
+        if self.failure_mode == "THROW" and "breaker" in self.model_fields_set and self.breaker.enabled:
+            raise ProblemAt(
+                ["breaker"],
+                "it can never trip: with failure_mode THROW the first failure stops the pipeline",
+                hint="leave it out, or let failure_mode be CONTINUE",
+            )
         return self
 
 

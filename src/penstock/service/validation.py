@@ -11,7 +11,7 @@ from penstock.act.registry import action_class, actions
 from penstock.config.loading import Loaded, load
 from penstock.config.problems import InvalidConfigError, Problem
 from penstock.config.problems import Path as KeyPath
-from penstock.config.spec import PipelineSpec, StepSpec
+from penstock.config.spec import ConnectionSpec, PipelineSpec, StepSpec
 from penstock.core.errors import PenstockError, PluginError
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import check_config
@@ -52,26 +52,30 @@ def load_checked(paths: Sequence[Path | str]) -> Loaded:
     """Load files and refuse the specs whose plug-ins cannot be used; the others stay."""
     loaded = load(paths)
     for spec in list(loaded.specs):
-        for problem in _plugin_problems(loaded, spec):
+        for problem in (*_plugin_problems(loaded, spec), *_loops(loaded, spec)):
             loaded.refuse(spec, problem)
-        loaded.warnings += _without_effect(loaded, spec)
     return loaded
 
 
-def _without_effect(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
-    """Options that are accepted and checked, but that this version does not act on yet: nobody shall rely on them."""
-    options = spec.options
-    written = {
-        ("retry",): options.retry.attempts > 1,
-        ("rate_limit",): options.rate_limit is not None,
-        ("dead_letter", "topic"): options.dead_letter.topic is not None,
-        ("dead_letter", "file"): options.dead_letter.file is not None,
-        ("breaker",): "breaker" in options.model_fields_set and options.breaker.enabled,
-        ("timeout",): "timeout" in options.model_fields_set,
-    }
-    for path, is_written in written.items():
-        if is_written:
-            yield loaded.problem(spec, ("options", *path), "has no effect in this version yet")
+def _loops(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
+    """A pipeline that reads what it writes never ends."""
+    reads = spec.source.config
+    letters = spec.options.dead_letter.topic
+    if letters and reads.subscribed([letters]):
+        message = f"dead letters would come back: the pipeline reads topic {letters} itself"
+        yield loaded.problem(spec, ("options", "dead_letter", "topic"), message, received=letters)
+    topic = spec.action.config.get("topic")
+    if spec.action.type == "kafka" and isinstance(topic, str) and reads.subscribed([topic]) and _to_its_source(spec):
+        message = f"the pipeline would read its own output: topic {topic} is one of its sources"
+        yield loaded.problem(spec, ("action", "config", "topic"), message, received=topic)
+
+
+def _to_its_source(spec: PipelineSpec) -> bool:
+    written = spec.action.config.get("connection")
+    try:
+        return not written or spec.source.config.connection.shares_cluster(ConnectionSpec.model_validate(written))
+    except ValueError:
+        return False  # the check of the action's own configuration says what is wrong with it
 
 
 def load_specs(paths: Sequence[Path | str]) -> list[PipelineSpec]:

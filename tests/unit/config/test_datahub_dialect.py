@@ -60,6 +60,7 @@ def test_a_file_of_datahub_actions() -> None:
         ("my.module:Transform", {}),
     ]
     assert (spec.options.retry.attempts, spec.options.failure_mode) == (3, "THROW")
+    assert spec.options.retry.scope == "chain"
     assert spec.datahub == {"server": "http://localhost:8080"}
 
 
@@ -120,3 +121,10 @@ def test_later_problems_stand_where_they_were_written() -> None:
     assert result.problem(spec, ("transform", 0, "config"), "x").line == 9
     assert str(result.problem(spec, ("transform", 1, "type"), "x")) == "actions.yaml:14: transform[0].type: x"
     assert result.problem(spec, ("action", "type"), "x").line == 16
+
+
+def test_what_is_retried_may_be_said_in_these_files_too() -> None:
+    options = "options: {retry: {on: [KeyError], scope: stage}}"
+    text = f"name: p\nsource: {{type: kafka}}\naction: {{type: hello_world}}\n{options}\n"
+    (spec,) = loaded(text).specs
+    assert (spec.options.retry.on, spec.options.retry.scope) == (["KeyError"], "stage")

@@ -228,6 +228,56 @@ def test_options_that_are_refused(options: dict[str, Any]) -> None:
     assert refused(options=options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"retry": {"max_backoff": "1s", "backoff": "5s"}}, "the longest wait, 1 s, is shorter than the first, 5 s"),
+        ({"retry": {"backoff": "2m"}}, "the longest wait, 60 s, is shorter than the first, 120 s"),
+        (
+            {"retry": {"attempts": 2, "backoff": "5s", "max_age": "2s"}},
+            "2 s is over before the second attempt, which waits 5 s",
+        ),
+        (
+            {"retry_count": 1, "retry": {"backoff": "5s", "max_age": "2s"}},
+            "2 s is over before the second attempt, which waits 5 s",
+        ),
+        ({"retry": {"on": ["a b"]}}, "the name of an exception's class is wanted, not 'a b'"),
+        ({"retry": {"on": ["KeyError"], "never": ["OSError", "KeyError"]}}, "KeyError is in `on` too"),
+        ({"retry": {"scope": "all"}}, "Input should be 'stage' or 'chain'"),
+        (
+            {"failure_mode": "THROW", "breaker": {"window": 10}},
+            "it can never trip: with failure_mode THROW the first failure stops the pipeline",
+        ),
+        ({"breaker": {"resume_after": 0}}, "Input should be greater than 0"),
+        ({"timeout": "2d"}, "Input should be less than or equal to 86400"),
+    ],
+)
+def test_retries_breakers_and_timeouts_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    assert refused(options=options) == message
+
+
+def test_what_is_retried_is_named_by_class() -> None:
+    retry = spec(options={"retry": {"on": "requests.HTTPError", "never": ["KeyError"]}}).options.retry
+    assert (retry.on, retry.never, retry.scope) == (["requests.HTTPError"], ["KeyError"], "stage")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("a:9092,b:9092", "B:9092", True),
+        ("a", "a:9092", True),
+        ("localhost:1", "127.0.0.1:1", True),
+        ("[::1]:1", "localhost:1", True),
+        ("a:1", "a:2", False),
+    ],
+)
+def test_addresses_of_the_same_cluster(one: str, other: str, *, same: bool) -> None:
+    connections = [
+        spec({"topics": ["t"], "connection": {"bootstrap": b}}).source.config.connection for b in (one, other)
+    ]
+    assert connections[0].shares_cluster(connections[1]) is same
+
+
 @pytest.mark.parametrize("name", ["", " a", "a\n", "a\x00b"])
 def test_names_that_are_refused(name: str) -> None:
     assert refused(name=name)
