@@ -75,7 +75,7 @@ class Kafka(BatchAction):
     def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:
         parsed = parse_config(KafkaConfig, config, "kafka")
         source = ctx.source if isinstance(ctx.source, KafkaSourceConfig) else None
-        connection = parsed.connection or (source and source.connection)
+        connection = parsed.connection or (source.connection if source is not None else None)
         if connection is None:
             raise ConfigError("kafka: `connection` is required where the pipeline reads from no cluster")
         sources = source if source is not None and source.connection.shares_cluster(connection) else None
