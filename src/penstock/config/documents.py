@@ -101,7 +101,7 @@ def _trees(text: str, version: str | None = None) -> Iterator[tuple[Any, int]]:
     parser.version = version
     for tree in parser.load_all(StringIO(text)):
         if tree is not None:
-            yield tree, getattr(getattr(tree, "lc", None), "line", 0) + 1
+            yield tree, (getattr(getattr(tree, "lc", None), "line", None) or 0) + 1
 
 
 def as_yaml_1_1(document: Document) -> Any:
