@@ -15,6 +15,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
 from penstock.service.warm_up import begin_spark
 from penstock.store import DeadLetterFilter, Store
+from tests.support.home import prepared_home
 from tests.support.waiting import until
 
 START_S = 90.0
@@ -25,8 +26,7 @@ class Engine:
 
     def __init__(self, folder: Path, *, environ: dict[str, str] | None = None) -> None:
         self.folder = folder
-        home = folder / "home"
-        home.mkdir(parents=True, exist_ok=True)
+        home = prepared_home(folder / "home")
         self.settings = Settings.load({"PENSTOCK_HOME": str(home)} | (environ or {}), cwd=folder)
         self.store = Store.open(self.settings.store_url)
         self.instance = Instance(self.settings, self.store, Metrics(), begin_spark(self.settings), version="test")

@@ -15,6 +15,7 @@ import httpx
 import psutil
 
 from tests.support.children import CHILDREN
+from tests.support.home import prepared_home
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -43,6 +44,8 @@ class PenstockProcess:
 
     def start(self) -> Self:
         assert self._process is None, "the instance runs already"
+        if self.args[0] == "run":
+            prepared_home(self.home)
         with self.stdout_file.open("ab") as out, self.log_file.open("ab") as log:
             self._process = CHILDREN.spawn(
                 [str(PENSTOCK), *self.args],

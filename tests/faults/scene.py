@@ -1,0 +1,320 @@
+"""A run under test: a topic that is fed, instances that come and go, and everything that is needed to judge it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from penstock.engine.flow import Flow
+from penstock.engine.ledger import decode
+from penstock.store import DeadLetterFilter, DeadLetterRow, Store
+from tests.faults import effects
+from tests.faults.checker import NOTHING, Allowance, At, Committed, Effect, History, Produced, Report, assert_kept
+from tests.support.engine import Engine, pipeline
+from tests.support.instance import PenstockProcess
+from tests.support.kafka_client import KafkaClient
+from tests.support.waiting import until
+
+WAIT_S = 120.0
+WINDOW = 400
+"""Events that a window of a pipeline under test reads at most: what a kill may repeat, per partition."""
+SESSION_S = 4.0
+EFFECTS = str(Path(effects.__file__ or "").resolve())
+
+Values = Callable[[int], bytes | None]
+"""The value of the event with this number."""
+
+
+def plain(seq: int) -> bytes:
+    return json.dumps({"seq": seq}).encode()
+
+
+class Feed:
+    """Produces numbered events evenly to all partitions until told to stop, and remembers where each went."""
+
+    def __init__(
+        self,
+        kafka: KafkaClient,
+        topic: str,
+        partitions: int,
+        *,
+        rate: float = 200.0,
+        keys: int = 8,
+        values: Values = plain,
+    ) -> None:
+        self.produced: list[Produced] = []
+        self._topic, self._partitions, self._keys, self._values = topic, partitions, keys, values
+        self._pause = 4 / rate
+        self._failed: list[str] = []
+        self._stop = threading.Event()
+        self._seq = 0
+        # A record is never given up: one that was written although the client gave it up would look like a phantom.
+        settings = {"linger.ms": 5, "acks": "all", "enable.idempotence": True, "message.timeout.ms": 0}
+        self._producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 0, **settings}
+        )
+        self._thread = threading.Thread(target=self._run, name=f"feed-{topic}", daemon=True)
+
+    def send(self, count: int) -> None:
+        """Some events at once; returns when they are written."""
+        for _ in range(count):
+            self._one()
+        self._producer.flush(WAIT_S)
+
+    def _one(self) -> None:
+        seq, self._seq = self._seq, self._seq + 1
+        key = f"k{seq % self._keys}"
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._failed.append(error.str())
+            else:
+                at = At(self._topic, message.partition() or 0, message.offset() or 0)
+                self.produced.append(Produced(at, key, seq))
+
+        # A key belongs to one partition, as a partitioner would have it.
+        partition = seq % self._keys % self._partitions
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, self._values(seq), key.encode(), partition=partition, on_delivery=delivered
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+            else:
+                return
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            for _ in range(4):
+                self._one()
+            self._producer.poll(0)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(30)
+        left = self._producer.flush(WAIT_S)
+        assert not left, f"{left} events could not be produced"
+        assert not self._failed, f"events could not be produced: {self._failed[:3]}"
+
+
+class CommitWatch:
+    """Looks at a group's commits many times a second."""
+
+    def __init__(self, kafka: KafkaClient, group: str, *, every_s: float = 0.1) -> None:
+        self.seen: list[Committed] = []
+        """Each change, with the time it was seen first."""
+        self._latest: dict[tuple[str, int], tuple[int, str | None]] = {}
+        self._kafka, self._group, self._every_s = kafka, group, every_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"commits-{group}", daemon=True)
+
+    def look(self) -> None:
+        committed = self._kafka._committed(self._group)
+        now = time.monotonic()
+        for at in committed:
+            if self._latest.get((at.topic, at.partition)) == (at.offset, at.metadata):
+                continue
+            self._latest[at.topic, at.partition] = (at.offset, at.metadata)
+            _, frontier, holes = decode(at.offset, at.metadata or "")[:3]
+            self.seen.append(Committed((at.topic, at.partition), at.offset, now, frontier, tuple(holes)))
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
+            with contextlib.suppress(KafkaException):  # the broker may be the one that is under test
+                self.look()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        until(self._last_look, WAIT_S, "the broker to tell its commits")
+
+    def _last_look(self) -> bool:
+        with contextlib.suppress(KafkaException):
+            self.look()
+            return True
+        return False
+
+
+class Scene:
+    """One pipeline on one topic, from the first event to the verdict."""
+
+    def __init__(
+        self,
+        kafka: KafkaClient,
+        folder: Path,
+        name: str,
+        *,
+        partitions: int = 4,
+        replication: int = 1,
+        work_s: float = 0.0,
+        rate: float = 200.0,
+        values: Values = plain,
+        env: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+        source: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        self.kafka, self.folder, self.name = kafka, folder, name
+        self.topic = kafka.create_topic(f"{name}-{os.getpid()}", partitions, replication=replication)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / "effects.jsonl"
+        self.failpoints = folder / "failpoints"
+        self.failpoints.mkdir(exist_ok=True)
+        self.file = folder / "pipeline.json"
+        self.document = pipeline(
+            name,
+            kafka.bootstrap,
+            [self.topic],
+            source=dict(source or {}),
+            action={"type": "python", "config": self._action(work_s)},
+            options={"window": {"max_records": WINDOW}} | dict(options or {}),
+        )
+        self.document |= more
+        self.file.write_text(json.dumps(self.document))
+        self.env = {
+            "PENSTOCK_HOME": str(folder / "home"),
+            "PENSTOCK_FAILPOINTS": str(self.failpoints),
+            "PENSTOCK_ENGINE_SESSION_TIMEOUT": f"{SESSION_S:g}s",
+            "PENSTOCK_ENGINE_HOT_LANES": "1",
+            "PENSTOCK_ENGINE_CARPOOL_LANES": "1",
+        } | dict(env or {})
+        self.feed = Feed(kafka, self.topic, partitions, rate=rate, values=values)
+        self.commits = CommitWatch(kafka, name)
+        self.instances: list[PenstockProcess] = []
+        self._begun = time.monotonic()
+
+    def _action(self, work_s: float) -> dict[str, Any]:
+        return {"callable": f"{EFFECTS}:act", "config": {"log": str(self.log), "work_s": work_s}}
+
+    # -- instances -------------------------------------------------------------------------
+
+    def run_in(self, engine: Engine) -> Flow:
+        """The pipeline in an instance of the test's own process."""
+        self.env["PENSTOCK_STORE_URL"] = engine.settings.store_url
+        return engine.run(self.document)
+
+    def start(self, *, ready: bool = True, **env: str) -> PenstockProcess:
+        """One more instance of the pipeline."""
+        folder = self.folder / f"instance-{len(self.instances) + 1}"
+        process = PenstockProcess(["run", self.file], folder=folder, env=self.env | env)
+        self.instances.append(process.start())
+        return process.wait_ready(WAIT_S) if ready else process
+
+    def set(self, failpoint: str, what: str) -> None:
+        # Appears whole: the instance must not read half a word.
+        half = self.failpoints / f".{failpoint}"
+        half.write_text(what)
+        half.rename(self.failpoints / failpoint)
+
+    def clear(self, failpoint: str) -> None:
+        (self.failpoints / failpoint).unlink(missing_ok=True)
+
+    # -- what has happened -----------------------------------------------------------------
+
+    def effects(self) -> list[Effect]:
+        if not self.log.exists():
+            return []
+        # The last line may be half written.
+        lines = self.log.read_bytes().rpartition(b"\n")[0].splitlines()
+        return [Effect(At(t, p, o), key, seq, time_, pid) for t, p, o, key, seq, time_, pid in map(json.loads, lines)]
+
+    def count(self) -> int:
+        return self.log.read_bytes().count(b"\n") if self.log.exists() else 0
+
+    def more(self, count: int, deadline_s: float = WAIT_S) -> None:
+        """Wait for so many further effects."""
+        before = self.count()
+        until(lambda: self.count() >= before + count, deadline_s, lambda: f"{count} effects more; {self.story()}")
+
+    def letters(self) -> list[DeadLetterRow]:
+        url = self.env.get("PENSTOCK_STORE_URL") or f"sqlite:///{self.folder / 'home' / 'penstock.db'}"
+        with Store.open(url, create=False) as store:
+            return store.dead_letters.list(DeadLetterFilter(pipeline=self.name), limit=1_000_000)
+
+    def lag(self) -> int:
+        return self.kafka.lag(self.name, self.topic)
+
+    def owners(self) -> list[int]:
+        """How many partitions each member of the group has."""
+        return sorted(map(len, self.kafka.members(self.name).values()))
+
+    def story(self) -> str:
+        logs = "\n".join(f"-- {p.folder.name}\n{p.log[-2500:]}" for p in self.instances)
+        with contextlib.suppress(KafkaException):
+            return f"{self.count()} effects, lag {self.lag()}, owners {self.owners()}\n{logs}"
+        return f"{self.count()} effects\n{logs}"
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def caught_up(self, deadline_s: float = WAIT_S) -> None:
+        def done() -> bool:
+            with contextlib.suppress(KafkaException):
+                return self.lag() == 0
+            return False
+
+        until(done, deadline_s, lambda: f"the pipeline to catch up; {self.story()}", every_s=0.2)
+
+    def history(self) -> History:
+        return History(
+            produced=self.feed.produced,
+            effects=self.effects(),
+            commits=self.commits.seen,
+            dead_letters={At(row.topic, row.partition, row.offset) for row in self.letters()},
+        )
+
+    def verdict(self, allowed: Allowance = NOTHING, **how: Any) -> Report:
+        """After `finish`: fail with a readable report unless everything was kept."""
+        filtered = how.pop("filtered", None)
+        history = self.history()
+        if filtered is not None:
+            history.filtered = filtered
+        report = assert_kept(history, allowed=allowed, **how)
+        assert report.took_effect, "nothing took effect: the run proves nothing"
+        return report
+
+    def stop_all(self) -> None:
+        """Graceful stop of whatever still runs; each must end with 0."""
+        running = [process for process in self.instances if process.running]
+        for process in running:
+            process.terminate()
+        codes = [process.wait(60) for process in running]
+        assert codes == [0] * len(running), f"instances ended with {codes}; {self.story()}"
+
+    def __enter__(self) -> Self:
+        self.commits.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.feed._stop.set()
+        for process in self.instances:
+            process.close()
+        self.commits.__exit__()
+
+
+@contextlib.contextmanager
+def fed(scene: Scene) -> Iterator[Feed]:
+    """The scene's feed while the block runs, then everything written and worked on."""
+    with scene.feed as feed:
+        yield feed
+    scene.caught_up()

@@ -1,0 +1,188 @@
+"""I8: secrets appear in no log, error, status, metric, dead letter, process list, or file that others can read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.behaviour.act.hook_server import Answer, HookServer, Request
+from tests.faces.cli import penstock
+from tests.faults.scene import SESSION_S, WAIT_S
+from tests.support.engine import pipeline
+from tests.support.instance import PenstockProcess
+from tests.support.kafka import KafkaBroker
+from tests.support.kafka_client import KafkaClient
+from tests.support.postgres import PostgresServer
+from tests.support.waiting import until
+
+SECRETS = {
+    "variable": "var1able-s3cret-token",
+    "file": "f1le-s3cret-value",
+    "url": "url-s3cret-passw0rd",
+    "store": "st0re-s3cret-passw0rd",
+    "kafka": "s3cret-app",
+    "literal": "l1teral-s3cret-key",
+}
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """The instance's home and temporary files, in a place that everybody can look into."""
+    folder = Path(tempfile.mkdtemp(prefix="i08-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def echo(request: Request) -> Answer:
+    """A server that repeats what it was sent in its refusal, as debug pages do."""
+    return Answer(422, body=json.dumps(request.headers | {"path": request.path}).encode())
+
+
+def documents(kafka: KafkaBroker, topics: list[str], hook: HookServer, secret_file: Path) -> list[dict[str, Any]]:
+    config = kafka.client_config("SASL_PLAINTEXT")
+    connection = {
+        "bootstrap": config.pop("bootstrap.servers"),
+        "consumer_config": {k: v for k, v in config.items() if not k.startswith("log")},
+        "schema_registry_url": f"http://app:{SECRETS['url']}@127.0.0.1:1",
+    }
+    hooked = pipeline(
+        "i08-hook",
+        "",
+        [topics[0]],
+        source={"connection": connection},
+        action={
+            "type": "webhook",
+            "config": {
+                "url": hook.url(f"/hook?token={SECRETS['literal']}"),
+                "headers": {"authorization": "Bearer ${I08_TOKEN}", "x-api-key": f"${{file:{secret_file}}}"},
+                "allow_private": True,
+            },
+        },
+    )
+    raising = pipeline(
+        "i08-raise",
+        "",
+        [topics[0]],
+        source={"connection": connection},
+        action={
+            "type": "python",
+            "config": {"callable": "./leaky.py:act", "config": {"api_key": "${I08_TOKEN}", "password": "${I08_TOKEN}"}},
+        },
+    )
+    # Waits for a registry that is away: the reason names its address.
+    waiting = pipeline(
+        "i08-avro",
+        "",
+        [topics[1]],
+        source={"connection": connection, "format": "avro"},
+        action={"type": "hello_world"},
+    )
+    return [hooked, raising, waiting]
+
+
+LEAKY = """
+def act(event, config):
+    raise ValueError(f"the server does not like {config['password']} at https://app:{config['api_key']}@example.org")
+"""
+
+
+def test_i08_secrets_are_nowhere_to_be_seen(
+    secure_kafka: KafkaBroker, postgres_server: PostgresServer, tmp_path: Path, short_folder: Path
+) -> None:
+    plain: KafkaClient = secure_kafka
+    topics = [plain.create_topic(f"i08-{kind}-{os.getpid()}") for kind in ("json", "avro")]
+    store = postgres_server.create_database().replace("postgres@", f"postgres:{SECRETS['store']}@")
+    (tmp_path / "leaky.py").write_text(LEAKY)
+    (tmp_path / "secret").write_text(SECRETS["file"] + "\n")
+    env = {
+        "PENSTOCK_HOME": str(short_folder / "home"),
+        "PENSTOCK_STORE_URL": store,
+        "PENSTOCK_LOG_LEVEL": "debug",
+        "PENSTOCK_ENGINE_SESSION_TIMEOUT": f"{SESSION_S:g}s",
+        "PENSTOCK_ENGINE_HOT_LANES": "0",
+        "I08_TOKEN": SECRETS["variable"],
+        "TMPDIR": str(short_folder),
+    }
+    with HookServer(echo) as hook:
+        files = []
+        for document in documents(secure_kafka, topics, hook, tmp_path / "secret"):
+            files.append(tmp_path / f"{document['name']}.json")
+            files[-1].write_text(json.dumps(document))
+        plain.produce(topics[0], [json.dumps({"seq": i}).encode() for i in range(5)])
+        plain.produce(topics[1], [b"\x00\x00\x00\x00\x07payload"])
+        with PenstockProcess(["run", *files], folder=tmp_path / "run", env=env) as instance:
+            instance.wait_ready(WAIT_S)
+            for name in ("i08-hook", "i08-raise"):
+                until(lambda n=name: plain.lag(n, topics[0]) == 0, WAIT_S, lambda: instance.log[-3000:])
+            until(
+                lambda: "127.0.0.1:1" in instance.log, WAIT_S, lambda: f"the registry's outage; {instance.log[-3000:]}"
+            )
+            seen = _everything_shown(instance, files, env)
+            seen |= _readable_by_others(short_folder)
+            seen |= {f"command line of {p.pid}": " ".join(p.cmdline()) for p in instance.tree()}
+            assert instance.stop() == 0
+        seen |= {"log": instance.log, "standard output": instance.stdout} | _store(store)
+    assert "i08-raise" in seen["dead-letters list"]
+    assert "the server does not like" in seen["dead-letters list"]
+    found = [(place, kind) for place, text in seen.items() for kind, secret in SECRETS.items() if secret in text]
+    assert found == []
+
+
+def _everything_shown(instance: PenstockProcess, files: list[Path], env: dict[str, str]) -> dict[str, str]:
+    seen = {path: instance.get(path).text for path in ("/metrics", "/health/ready", "/health/live")}
+    commands: list[list[object]] = [
+        ["status", "--json"],
+        ["status"],
+        ["dead-letters", "list", "--json"],
+        ["validate", "--json", *files],
+        ["doctor", "--json", *files],
+    ]
+    for command in commands:
+        result = penstock(*command, **env)
+        seen[" ".join(map(str, command[:2]))] = result.out + result.err
+    for row in penstock("dead-letters", "list", "--json", **env).data:
+        for form in ([], ["--json"]):
+            result = penstock("dead-letters", "show", row["id"], *form, **env)
+            assert result.code == 0
+            seen[f"dead letter {row['id']} {form}"] = result.out + result.err
+    return seen
+
+
+def _readable_by_others(folder: Path) -> dict[str, str]:
+    """Texts of the instance's files that another user could open, as their rights and those of their folders say."""
+    found = {}
+    for file in folder.rglob("*"):
+        if file.is_file() and file.stat().st_mode & 0o044 and _open_to_others(file.parent):
+            found[str(file)] = file.read_bytes().decode(errors="replace")
+    return found
+
+
+def _open_to_others(folder: Path) -> bool:
+    return all(place.stat().st_mode & 0o011 for place in (folder, *folder.parents))
+
+
+def _store(url: str) -> dict[str, str]:
+    """Every row of every table."""
+    with psycopg.connect(url) as connection:
+        tables = [
+            row[0]
+            for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        ]
+        return {
+            f"table {name}": "\n".join(
+                bytes(cell).decode(errors="replace") if isinstance(cell, bytes | memoryview) else str(cell)
+                for row in connection.execute(sql.SQL("SELECT * FROM {}").format(sql.Identifier(name))).fetchall()
+                for cell in row
+            )
+            for name in tables
+        }
