@@ -5,39 +5,18 @@ from __future__ import annotations
 import base64
 import fcntl
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import orjson
-from pydantic import BeforeValidator, WithJsonSchema
 
 from penstock.config.spec import Model
 from penstock.core.errors import ConfigError, PenstockError, Terminal, Unavailable
-from penstock.core.event import Body, Event, json_default
+from penstock.core.event import Body, Event, json_bytes
 from penstock.core.plugin import BatchAction, PipelineContext
 from penstock.core.plugin_config import parse_config
-
-_UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-
-
-def parse_size(text: Any) -> int:
-    """Bytes from `100MB`, `64KiB`, `1.5 GB`, or a plain number."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
-    if isinstance(text, bool) or match is None or match[2] not in _UNITS:
-        raise ValueError(f"a size like 100MB, 64KiB or 1GB is wanted, not {text!r}")
-    size = int(float(match[1]) * _UNITS[match[2]])
-    if size < 1:
-        raise ValueError(f"a size must be above zero: {text!r}")
-    return size
-
-
-Size = Annotated[
-    int,
-    BeforeValidator(parse_size),
-    WithJsonSchema({"type": ["string", "integer"], "description": "a size: 100MB, 64KiB, 1GB, or bytes"}),
-]
+from penstock.core.sizes import Size
 
 
 class LineError(PenstockError, Terminal):
@@ -165,7 +144,7 @@ def _line(event: Event) -> bytes:
     body = event.event
     value: Any = _readable(event.value) if isinstance(body, Body) else orjson.Fragment(body.as_json())
     line = {"event_type": event.event_type, "event": value, "meta": {**event.meta, "kafka": kafka}}
-    return orjson.dumps(line, default=json_default, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+    return json_bytes(line) + b"\n"
 
 
 def _readable(value: Any) -> Any:

@@ -6,13 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
-import orjson
 from pydantic import Field, field_validator
 
 from penstock.config.spec import ConnectionSpec, KafkaSourceConfig, Model
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError, Unavailable
-from penstock.core.event import Event, Headers, json_default
+from penstock.core.event import Event, Headers, json_bytes
 from penstock.core.expression import Cel, Expression, ExpressionError
 from penstock.core.plugin import BatchAction, PipelineContext
 from penstock.core.plugin_config import parse_config
@@ -144,4 +143,4 @@ def as_bytes(value: Any) -> bytes | None:
         return value
     if isinstance(value, str):
         return value.encode()
-    return orjson.dumps(value, default=json_default, option=orjson.OPT_NON_STR_KEYS)
+    return json_bytes(value)

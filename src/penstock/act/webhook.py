@@ -8,7 +8,6 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Literal, Self
 
-import orjson
 from aiohttp import ClientConnectionError, ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from aiohttp.resolver import ThreadedResolver
 from pydantic import Field, field_validator
@@ -18,7 +17,7 @@ from penstock.act.public_address import AddressRefusedError, PublicResolver, che
 from penstock.config.spec import Model
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError, Terminal, Transient, Unavailable
-from penstock.core.event import Event, json_default
+from penstock.core.event import Event, json_bytes
 from penstock.core.expression import Cel, Expression
 from penstock.core.plugin import Action, PipelineContext
 from penstock.core.plugin_config import parse_config
@@ -168,7 +167,7 @@ def _content(body: str | dict[str, Cel]) -> Callable[[Event], Content]:
     if body == "value":
         return _value_content
     fields = [(name, Expression(source)) for name, source in dict(body).items()]  # type: ignore[arg-type]  # the texts are dealt with above
-    return lambda event: (_json({name: expression(event) for name, expression in fields}), "application/json")
+    return lambda event: (json_bytes({name: expression(event) for name, expression in fields}), "application/json")
 
 
 def _value_content(event: Event) -> Content:
@@ -176,11 +175,7 @@ def _value_content(event: Event) -> Content:
         return event.value, "application/octet-stream"
     if isinstance(event.value, str):
         return event.value.encode(), "text/plain; charset=utf-8"
-    return _json(event.value), "application/json"
-
-
-def _json(value: Any) -> bytes:
-    return orjson.dumps(value, default=json_default, option=orjson.OPT_NON_STR_KEYS)
+    return json_bytes(event.value), "application/json"
 
 
 async def _read(answer: ClientResponse) -> bytes:

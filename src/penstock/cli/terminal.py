@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-import orjson
+import msgspec
 
 from penstock.core.errors import PenstockError
-from penstock.core.event import json_default
+from penstock.core.event import json_bytes
 from penstock.core.visible import one_line, visible, visible_json
 
 if TYPE_CHECKING:
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 
 def json_text(value: object, *, indent: bool = True) -> str:
-    option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_INDENT_2 if indent else 0)
-    text = orjson.dumps(value, default=json_default, option=option).decode()
-    return visible_json(text)
+    text = json_bytes(value)
+    return visible_json((msgspec.json.format(text, indent=2) if indent else text).decode())
 
 
 class Terminal:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.act.file import parse_size
 from penstock.act.registry import actions
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.plugin import PipelineContext
+from penstock.core.sizes import parse_size
 from tests.support.events import make_event
 
 CTX = PipelineContext("p")
@@ -68,7 +68,7 @@ def test_what_transforms_add_to_meta_stays(tmp_path: Path) -> None:
 
 def test_an_event_without_a_json_form_fails_alone(tmp_path: Path) -> None:
     bad = make_event({})
-    bad.value = {"n": 2**70}
+    bad.value = {"n": "\ud800"}
     first, second, third = made(tmp_path / "out").act_batch([make_event(1), bad, make_event(3)])
     assert (first, third) == (None, None)
     assert second.code == "file-line"
