@@ -15,7 +15,7 @@ from penstock.core.errors import Unavailable
 from penstock.core.failpoints import reach
 from penstock.core.status import PartitionStatus
 from penstock.engine.backoff import Backoff
-from penstock.engine.ledger import Owned
+from penstock.engine.ledger import Owned, Waiting
 from penstock.engine.positions import Position, Remembered, find, policy_offsets
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
@@ -24,6 +24,9 @@ from penstock.store import MirrorRow, Store
 from penstock.worker.protocol import Partition
 
 log = structlog.get_logger("penstock.membership")
+
+CLIENT_ID = "penstock-"
+"""Beginning of the client id of Penstock's own members, unless the connection names another."""
 
 _LOOK_EVERY = 3.0
 """Seconds between looks at a cluster that gives no partitions or reports errors."""
@@ -82,7 +85,13 @@ class Membership(Listener):
     def join(self) -> None:
         """Raises `Unavailable` or `ConfigError` when the cluster cannot be used."""
         self.count_partitions(self._cluster.topics(timeout=10.0))
-        self._member = Member(self._client, self.spec.group, self, session_timeout=self._around.session_timeout)
+        self._member = Member(
+            self._client,
+            self.spec.group,
+            self,
+            session_timeout=self._around.session_timeout,
+            client_id=f"{CLIENT_ID}{self._around.instance}",
+        )
         self._member.join(self.spec.source.config.subscription)
         self._looked_at = time.monotonic()
 
@@ -259,6 +268,8 @@ class Membership(Listener):
                 self._blocked[tp] = position.blocked
                 return
             own = Owned(*tp, next(_epochs), self.topic_ids[tp[0]], position.frontier, position.holes)
+            longest = self.spec.options.retry.max_backoff
+            own.waiting = tuple(Waiting.remembered(r, longest) for r in position.retries if own.is_open(r.offset))
             own.committed = own.position if self.commits else None
             own.at_end = own.frontier >= self.ends[tp] and not own.holes
             self.owned[tp] = own

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
@@ -26,6 +27,7 @@ from penstock.kafka.errors import (
     UNSUPPORTED,
     BrokerUnavailable,
     ErrorLog,
+    GroupBusy,
     UnknownTopic,
     kafka_error,
     translate,
@@ -39,6 +41,8 @@ Place = tuple[str, int]
 _EMBEDDED = "mockCluster"
 """Beginning of the cluster id of librdkafka's mock cluster, which has no topic ids and no rights."""
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+_NOT_EMPTY = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.REBALANCE_IN_PROGRESS}
 
 T = TypeVar("T")
 _Futures = dict[Any, Future[Any]]
@@ -146,9 +150,16 @@ class ClusterView:
 
     def committed(self, group: str, places: Sequence[Place]) -> dict[Place, tuple[int | None, str | None]]:
         """Committed offset (None: never) and commit metadata of each partition."""
-        if not places:
-            return {}
-        request = [ConsumerGroupTopicPartitions(group, [TopicPartition(t, p) for t, p in places])]
+        return (
+            self._committed(ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in places])) if places else {}
+        )
+
+    def committed_anywhere(self, group: str) -> dict[Place, tuple[int | None, str | None]]:
+        """The same of every partition for which the group has committed something."""
+        return self._committed(ConsumerGroupTopicPartitions(group))
+
+    def _committed(self, wanted: ConsumerGroupTopicPartitions) -> dict[Place, tuple[int | None, str | None]]:
+        request, group = [wanted], wanted.group_id
 
         def ask() -> list[TopicPartition]:
             futures = self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout)
@@ -163,6 +174,25 @@ class ClusterView:
             (at.topic, at.partition): (at.offset, at.metadata or None) if at.offset >= 0 else (None, None)
             for at in answer or ()
         }
+
+    def alter_offsets(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
+        """Set a group's offsets, with their commit metadata; raises `GroupBusy` unless the group is empty."""
+        wanted = [TopicPartition(topic, n, offset, text) for (topic, n), (offset, text) in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, wanted)]
+
+        def ask() -> None:
+            futures = self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout)
+            for at in futures[group].result(self._timeout + 1).topic_partitions:
+                if at.error is not None:
+                    raise KafkaException(at.error)
+
+        try:
+            self._answered(ask, f"setting the offsets of group {group}")
+        except BrokerUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, KafkaException) and kafka_error(cause).code() in _NOT_EMPTY:
+                raise GroupBusy(f"the group {group} has members; nothing was changed", received=group) from error
+            raise
 
     def group(self, name: str) -> GroupView:
         """State, assignor and members of a consumer group."""

@@ -34,6 +34,12 @@ class UnknownTopic(ConfigError):
     code = "unknown_topic"
 
 
+class GroupBusy(PenstockError, Terminal):
+    """A consumer group has members, and what was asked can only be done without."""
+
+    code = "group_busy"
+
+
 _LOGIN = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL}
 _DENIED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,

@@ -78,6 +78,7 @@ class Member:
         listener: Listener,
         *,
         session_timeout: float,
+        client_id: str,
         isolation: str = "read_committed",
     ) -> None:
         self._listener = listener
@@ -86,11 +87,12 @@ class Member:
         settings = {
             "session.timeout.ms": int(session_timeout * 1000),
             "heartbeat.interval.ms": max(500, int(session_timeout * 1000 / 4)),
+            "client.id": client_id,
         }
         given = {
             k: v
             for k, v in client.properties
-            if k in ("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
+            if k in ("client.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
         }
         self._consumer = Consumer(
             client.consumer(

@@ -120,6 +120,11 @@ class Pipelines:
             row = SpecRow(pipeline=pipeline, version=version, spec=spec, saved_at=self._database.now(connection))
             connection.execute(upsert(self._database, pipeline_specs), asdict(row))
 
+    def with_specs(self) -> list[str]:
+        """Names of all pipelines that ever ran."""
+        with self._database.read() as connection:
+            return list(connection.scalars(sa.select(pipeline_specs.c.pipeline).distinct()))
+
     def last_spec(self, pipeline: str) -> SpecRow | None:
         c = pipeline_specs.c
         query = sa.select(pipeline_specs).where(c.pipeline == pipeline).order_by(c.saved_at.desc()).limit(1)
