@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.event import json_bytes
 from penstock.core.visible import one_line, visible, visible_json
 
@@ -104,6 +104,17 @@ class Terminal:
         for row in rows:
             table.add_row(*(Text("" if cell is None else one_line(cell)) for cell in row))
         self.out.print(table, soft_wrap=False)
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something is changed; scripts say yes beforehand. A no ends the command."""
+        if yes:
+            return
+        if self.as_json or not sys.stdin.isatty():
+            raise ConfigError("nothing was done: nobody is there to be asked", hint="give --yes")
+
+        import typer
+
+        typer.confirm(visible(question), abort=True)
 
     def error(self, error: PenstockError) -> None:
         """An error as people read it, or as the JSON document."""
