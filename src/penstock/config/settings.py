@@ -20,6 +20,7 @@ from penstock.config.problems import InvalidConfigError, Problem, did_you_mean, 
 from penstock.config.translation import problems_of
 from penstock.core.durations import Duration
 from penstock.core.secrets import find_secrets, masked
+from penstock.core.sizes import Size
 
 _PREFIX = "PENSTOCK_"
 _SPARK_CONF = "PENSTOCK_SPARK_CONF_"
@@ -101,6 +102,19 @@ def carpool_lanes(engine: EngineSettings) -> int:
     return engine.carpool_lanes or min(os.cpu_count() or 1, 4)
 
 
+class DeadLetterSettings(Model):
+    """How the store keeps dead letters."""
+
+    inline_size: Size = 1_000_000
+    """Larger values are kept as files beside a SQLite store, in `payloads`; PostgreSQL keeps them itself."""
+    keep_for: Duration | None = Field(default=None, gt=0)
+    """Replayed and discarded letters are deleted when nothing has happened to them for this time; absent: never."""
+    keep_count: int | None = Field(default=None, ge=0)
+    """Beyond so many letters, the oldest replayed and discarded ones are deleted; absent: no limit."""
+    delete_open: bool = False
+    """True: `keep_for` and `keep_count` also delete letters that are new or parked, and their events are lost."""
+
+
 class LogSettings(Model):
     """What the instance says about itself."""
 
@@ -132,6 +146,8 @@ class Settings(BaseSettings):
     """The HTTP server."""
     engine: EngineSettings = Field(default_factory=EngineSettings)
     """The engine."""
+    dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
+    """Dead letters."""
     log: LogSettings = Field(default_factory=LogSettings)
     """Logs."""
 

@@ -12,10 +12,12 @@ from typing import Protocol
 
 import structlog
 
+from penstock.config.settings import Settings
 from penstock.config.stored import stored
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.metrics import Metrics
 from penstock.engine.flow import Flow
+from penstock.engine.janitor import Janitor
 from penstock.kafka.admin import ClusterView
 from penstock.store import InstanceRow, OwnedPartition, StateRow, Store
 from penstock.worker.protocol import Partition
@@ -37,6 +39,7 @@ class Published(Protocol):
     """The instance, as far as it is published."""
 
     id: str
+    settings: Settings
     store: Store
     metrics: Metrics
     flows: list[Flow]
@@ -58,6 +61,7 @@ class Publisher(threading.Thread):
         self._published, self._store, self._metrics = published, published.store, published.metrics
         self._last: dict[str, object] = {}
         self._due: dict[str, float] = defaultdict(float)
+        self._janitor = Janitor(published.store, published.settings.dead_letters)
         self._done = threading.Event()
 
     def run(self) -> None:
@@ -86,6 +90,8 @@ class Publisher(threading.Thread):
             if self._is_due("expire", _EXPIRE):
                 self._store.instances.expire(_EXPIRE)
             self._states()
+            if not self._done.is_set():
+                self._janitor.step()
             self._specs()
             if self._is_due("partitions", _PARTITIONS) or self._done.is_set():
                 self._partitions()

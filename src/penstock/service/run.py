@@ -21,9 +21,10 @@ from penstock.core.status import PipelineSummary
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark, SparkDied
 from penstock.service.logs import configure_logs
+from penstock.service.opening import opened_for_writing
 from penstock.service.validation import load_checked
 from penstock.service.warm_up import begin_spark
-from penstock.store import StateRow, Store
+from penstock.store import StateRow
 
 log = structlog.get_logger("penstock.run")
 
@@ -84,7 +85,7 @@ def run_instance(
         raise InvalidConfigError(loaded.problems)
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
     configure_logs(level=settings.log.level, format=settings.log.format, secrets=secrets)
-    with Stop() as asked, Store.open(settings.store_url) as store:
+    with Stop() as asked, opened_for_writing(settings) as store:
         instance = Instance(settings, store, METRICS, spark or begin_spark(settings), version=__version__)
         instance.invalid += [
             StateRow(pipeline=_called(problem), instance=instance.id, state="invalid", reason=str(problem))

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from penstock.store import schema
 from penstock.store.database import Database
-from penstock.store.dead_letters import DeadLetters
+from penstock.store.dead_letters import INLINE_BYTES, DeadLetters
 from penstock.store.desired import DesiredStates
 from penstock.store.instances import Instances
 from penstock.store.offsets import Offsets
@@ -23,9 +23,9 @@ class Store:
     doing it again is safe.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, inline_bytes: int = INLINE_BYTES) -> None:
         self._database = database
-        self.dead_letters = DeadLetters(database)
+        self.dead_letters = DeadLetters(database, inline_bytes)
         self.pipelines = Pipelines(database)
         self.desired = DesiredStates(database)
         self.offsets = Offsets(database)
@@ -33,15 +33,17 @@ class Store:
         self.instances = Instances(database)
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True) -> Store:
-        """Open the store, made where it is missing (unless `create` is False) and upgraded where it is older."""
+    def open(cls, url: str, *, create: bool = True, inline_bytes: int = INLINE_BYTES) -> Store:
+        """Open the store, made where it is missing (unless `create` is False) and upgraded where it is older.
+
+        A local store keeps values of dead letters above `inline_bytes` in files beside it."""
         database = Database.connect(url, create=create)
         try:
             schema.upgrade(database, create=create)
         except BaseException:
             database.close()
             raise
-        return cls(database)
+        return cls(database, inline_bytes=inline_bytes)
 
     def close(self) -> None:
         self._database.close()

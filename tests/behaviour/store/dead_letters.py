@@ -7,9 +7,11 @@ import os
 import pytest
 import sqlalchemy as sa
 
-from penstock.store import DeadLetterFilter, Store
+from penstock.store import DeadLetterCursor, DeadLetterFilter, Store
 from penstock.store.tables import dead_letters
 from tests.behaviour.store.letters import failed_at, letter
+
+NAMED = '{"name": "SCHÖN"}'.encode()
 
 
 def _set_status(store: Store, status: str) -> None:
@@ -151,7 +153,15 @@ class DeadLettersBehaviour:
             (DeadLetterFilter(error="100%"), {2}),
             (DeadLetterFilter(error="SUCH_"), set()),
             (DeadLetterFilter(error="SUCH o"), {1, 3, 4}),
-            (DeadLetterFilter(error="KeyError"), {3}),
+            (DeadLetterFilter(error="keyerror"), {3}),
+            (DeadLetterFilter(text="KEY-Ä"), {3}),
+            (DeadLetterFilter(text="schön"), {3}),
+            (DeadLetterFilter(text="full"), {2}),
+            (DeadLetterFilter(text="lf"), {4}),
+            (DeadLetterFilter(text="half", pipeline="other", stage="act"), {4}),
+            (DeadLetterFilter(text="half", pipeline="orders"), set()),
+            (DeadLetterFilter(error="such order", text="schön"), {3}),
+            (DeadLetterFilter(stage="act", status="new", topic="orders-in", pipeline="orders"), {3}),
             (DeadLetterFilter(since=2000), {2, 3, 4}),
             (DeadLetterFilter(until=2000), {1}),
             (DeadLetterFilter(since=2000, until=4000, pipeline="orders"), {2, 3}),
@@ -162,12 +172,29 @@ class DeadLettersBehaviour:
             [
                 letter(1, stage="decode", **failed_at(1000)),
                 letter(2, topic="returns", error="disk 100% full", **failed_at(2000)),
-                letter(3, partition=1, error_code="KeyError", **failed_at(3000)),
-                letter(4, pipeline="other", fingerprint="f2", **failed_at(4000)),
+                letter(3, partition=1, error_code="KeyError", key="key-ä".encode(), value=NAMED, **failed_at(3000)),
+                letter(4, pipeline="other", fingerprint="f2", value=b"\xff\x00half\xfe text", **failed_at(4000)),
             ]
         )
         assert {row.offset for row in store.dead_letters.list(which)} == offsets
         assert store.dead_letters.count(which) == len(offsets)
+
+    @pytest.mark.parametrize(
+        "which",
+        [
+            DeadLetterFilter(text="needle 7"),
+            DeadLetterFilter(error="no such", text="needle 7"),
+            DeadLetterFilter(pipeline="orders", stage="decode"),
+        ],
+    )
+    def test_the_rare_and_old_is_found_behind_much_else(self, store: Store, which: DeadLetterFilter) -> None:
+        store.dead_letters.record(
+            [letter(n, value=b"needle %d" % n, stage="decode" if n == 7 else "act", **failed_at(n)) for n in range(10)]
+            + [letter(n, value=b"hay %d" % n, **failed_at(n)) for n in range(10, 5_500)]
+        )
+        assert [row.offset for row in store.dead_letters.list(which)] == [7]
+        older = store.dead_letters.list(which, before=DeadLetterCursor(7, 0))
+        assert older == []
 
     def test_open_letters_are_counted_by_pipeline(self, store: Store) -> None:
         store.dead_letters.record([letter(1), letter(2), letter(1, pipeline="other")])

@@ -17,6 +17,7 @@ from tests.behaviour.store.claims import ClaimsBehaviour
 from tests.behaviour.store.dead_letters import DeadLettersBehaviour
 from tests.behaviour.store.desired import DesiredBehaviour
 from tests.behaviour.store.instances import InstancesBehaviour, PartitionsBehaviour
+from tests.behaviour.store.keeping import KeepingBehaviour, LocalPayloadsBehaviour
 from tests.behaviour.store.letters import letter
 from tests.behaviour.store.offsets import OffsetsBehaviour
 from tests.behaviour.store.opening import OpeningBehaviour
@@ -30,6 +31,7 @@ class StoreBehaviour(
     OpeningBehaviour,
     DeadLettersBehaviour,
     ClaimsBehaviour,
+    KeepingBehaviour,
     PipelinesBehaviour,
     DesiredBehaviour,
     OffsetsBehaviour,
@@ -45,7 +47,7 @@ class StoreBehaviour(
             yield opened
 
 
-class TestSqlite(StoreBehaviour):
+class TestSqlite(StoreBehaviour, LocalPayloadsBehaviour):
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
         return tmp_path / "new folder, 100%" / "store.db"
