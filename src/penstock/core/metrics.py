@@ -75,6 +75,7 @@ class Metrics:
         self.failures = Counter(
             "penstock_failures_total", "Events that failed, by stage.", ["pipeline", "stage"], registry=registry
         )
+        self.retries = Counter("penstock_retries_total", "Attempts to be repeated.", ["pipeline"], registry=registry)
         self.latency = LatencyCollector()
         registry.register(self.latency)
         self.lag = Gauge(
@@ -127,6 +128,10 @@ class Metrics:
         for stage, count in by_stage.items():
             self.failures.labels(pipeline, stage).inc(count)
 
+    def add_retries(self, pipeline: str, count: int) -> None:
+        if count:
+            self.retries.labels(pipeline).inc(count)
+
     def observe_latencies(self, pipeline: str, latencies: Latencies) -> None:
         """The latencies of one unit."""
         self.latency.add(pipeline, latencies)
@@ -159,7 +164,7 @@ class Metrics:
     def forget(self, pipeline: str) -> None:
         """Drop every series of a pipeline that is gone."""
         self.latency.forget(pipeline)
-        for metric in (self.events, self.failures, self.lag, self.rebalances, self.pipeline_state):
+        for metric in (self.events, self.failures, self.retries, self.lag, self.rebalances, self.pipeline_state):
             metric.remove_by_labels({"pipeline": pipeline})
         for metric in (self.kafka_offset, self.kafka_messages, self.kafka_consumer_lag, self.kafka_mcl_early_filter):
             metric.remove_by_labels({"pipeline_name": pipeline})

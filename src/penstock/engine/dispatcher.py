@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from penstock.core.dead_letter import Stage
 from penstock.core.metrics import Metrics
 from penstock.engine.lanes import Lane, LaneSizes, Role
 from penstock.engine.spark import Spark, WindowLost
@@ -17,6 +18,7 @@ from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
 if TYPE_CHECKING:
     from penstock.engine.flow import Flow
 
+_WATCH_EVERY = 1.0
 _KEEP_WARM = 45.0
 """Spark drops a worker that was idle for a minute; it costs half a second to get back."""
 _STRAGGLERS = 0.15
@@ -30,6 +32,10 @@ _CROWD = 10
 _EXPRESS_LEAST = 1.05
 """A cold member may sit in a blocking poll of one second: its commit must not be wanted before that."""
 _COLLECT = 1.0
+_CAREFUL = 0.3
+"""Seconds of a careful window: long enough to read what is there."""
+_OVERRUN = 5.0
+"""Seconds beyond what a window and its actions may take, after which the worker is held for good and is killed."""
 _EXERCISES = 40
 """Empty windows in the lane that has the least to do: the JVM compiles the way of a job after some fifty of them."""
 
@@ -69,6 +75,7 @@ class Dispatcher:
         for lane in first:
             lane.warm.wait(60)
         self._started = True
+        threading.Thread(target=self._watch, name="lane-watch", daemon=True).start()
         rest = [lane for lane in lanes if lane not in first]
         threading.Thread(target=self._start_rest, args=(rest,), name="lanes", daemon=True).start()
 
@@ -156,6 +163,32 @@ class Dispatcher:
             self._move(flow, self._hot_lanes(flow) if hot else [self.lanes[name] for name in flow.home])
             self._lock.notify_all()
 
+    def quarantine(self, flow: Flow) -> None:
+        """A worker died over this flow: part of it runs alone for a while."""
+        with self._lock:
+            lane = next((lane for lane in self.lanes.values() if lane.role == "quarantine"), None)
+            if lane is None:
+                lane = self._new_lane("quarantine")
+                lane.start()
+            lane.flows.add(flow.name)
+            self._lock.notify_all()
+
+    def _watch(self) -> None:
+        """A window always ends. One that does not has an action that holds its process: it is killed, and the journal
+        says over which event."""
+        while not self._stopping:
+            time.sleep(_WATCH_EVERY)
+            now = time.monotonic()
+            with self._lock:
+                stuck = [
+                    lane
+                    for lane in self.lanes.values()
+                    if lane.busy_until is not None and now > lane.busy_until + lane.patience + _OVERRUN
+                ]
+            for lane in stuck:
+                lane.overran = True
+                lane.kill_worker()
+
     def _quietest(self, role: Role) -> Lane:
         return min(
             (lane for lane in self.lanes.values() if lane.role == role),
@@ -168,7 +201,7 @@ class Dispatcher:
             lane.flows.add(flow.name)
         for lane in self.lanes.values():
             # A lane of its own keeps what it holds of the flow until it is evicted there: the way back is short.
-            if lane not in chosen and lane.lane not in flow.home:
+            if lane not in chosen and lane.lane not in flow.home and lane.role != "quarantine":
                 lane.flows.discard(flow.name)
         flow.lanes = tuple(lane.lane for lane in chosen)
 
@@ -190,6 +223,8 @@ class Dispatcher:
                 now = time.monotonic()
                 if self._stopping and not lane.closings and not lane.detached:
                     return None
+                if lane.tainted and not lane.detached and not self._stopping:
+                    return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local, retiring=True)
                 patience = _STRAGGLERS if lane.mostly_back else _STRAGGLERS_MOST
                 waiting = bool(lane.returning) and now < returned + patience
                 if not waiting:
@@ -205,16 +240,35 @@ class Dispatcher:
 
     def _soonest(self, lane: Lane, now: float) -> float:
         """Seconds until a flow of the lane that waits for an outage to pass may be tried again."""
-        times = [f.not_before - now for name in lane.flows if (f := self._flows.get(name)) and f.not_before > now]
+        times = [at - now for name in lane.flows if (f := self._flows.get(name)) and (at := f.wake_at) is not None]
         return max(0.01, min(times, default=_KEEP_WARM))
 
     def _plan(self, lane: Lane) -> Iterator[UnitRequest]:
+        if lane.role == "quarantine":
+            yield from self._plan_alone(lane)
+            return
         for name in sorted(lane.flows):
             flow = self._flows.get(name)
             if flow is not None and lane.lane in flow.lanes and not self._stopping:
                 unit = flow.plan(lane.lane, self.new_unit)
                 if unit is not None:
                     yield lane.slimmed(unit) if self._spark.is_local else unit
+
+    def _plan_alone(self, lane: Lane) -> Iterator[UnitRequest]:
+        """One unit and no other, of the flow that has waited longest."""
+        for name in sorted(lane.flows, key=lambda name: lane.turns.get(name, 0.0)):
+            flow = self._flows.get(name)
+            if flow is None or not flow.is_careful:
+                lane.flows.discard(name)
+                if flow is not None:
+                    lane.closings.append(flow.closing_unit(self.new_unit()))
+                continue
+            unit = flow.plan_carefully(lane.lane, self.new_unit)
+            if unit is not None:
+                lane.turns[name] = time.monotonic()
+                unit.seconds = min(unit.seconds, _CAREFUL)
+                yield lane.slimmed(unit) if self._spark.is_local else unit
+                return
 
     def _window(self, lane: Lane, units: list[UnitRequest], now: float) -> WindowRequest:
         if units:
@@ -227,6 +281,10 @@ class Dispatcher:
             seconds = _COLLECT if lane.detached else 0.0
         closings, lane.closings = lane.closings, []
         lane.busy_until = now + seconds
+        carried = {unit.pipeline for unit in units}
+        lane.patience = max(
+            (flow.spec.options.timeout for name in carried if (flow := self._flows.get(name))), default=0.0
+        )
         lane.returning = {unit.pipeline for unit in units}
         lane.carried = len(lane.returning)
         self._metrics.spark_jobs.labels("window").inc()
@@ -238,6 +296,9 @@ class Dispatcher:
             # A worker that died while it was idle was replaced without a word; what it had left behind is gone.
             gone = lane.detached - set(outcome.running) - {unit.unit for unit in outcome.units}
             lane.took(outcome)
+            if request.retiring:
+                lane.kill_worker()
+                lane.tainted = False
             if request.units:
                 self._metrics.window_seconds.observe(outcome.seconds)
             flows = [(self._flows.get(unit.pipeline), unit) for unit in outcome.units if unit.status != "closed"]
@@ -248,26 +309,34 @@ class Dispatcher:
             if flow is not None:
                 flow.deliver(unit, request.seconds)
         if gone:
-            self._lose(gone, {}, "it was replaced while it was idle")
+            self._lose(gone, {}, "crash", "it was replaced while it was idle")
 
     def window_lost(self, lane: Lane, request: WindowRequest, error: WindowLost) -> None:
         """The worker died: its journal says what it had done; the rest is planned again."""
-        progress = journal.read(request.journal) if request.journal else {}
+        progress = journal.read(request.journal) if request.journal else None
         with self._lock:
             lane.busy_until = None
             lane.used_at = time.monotonic()
             lane.warm.set()
             lane.known.clear()
+            lane.tainted = False
+            stage: Stage = "timeout" if lane.overran else "crash"
+            lane.overran = False
             lost = {unit.unit for unit in request.units} | lane.detached
             lane.detached = set()
             lane.returning = set()
-        self._lose(lost, progress, error.message)
+        if progress is not None:
+            # Units of windows that ended well may have pages of their own still; they are of no concern.
+            progress = {unit: parts for unit, parts in progress.items() if unit in lost}
+        self._lose(lost, progress, stage, error.message)
 
-    def _lose(self, units: set[int], progress: dict[int, dict[int, journal.Progress]], reason: str) -> None:
+    def _lose(
+        self, units: set[int], progress: dict[int, dict[int, journal.Progress]] | None, stage: Stage, reason: str
+    ) -> None:
         with self._lock:
             flows = list(self._flows.values())
         for flow in flows:
-            flow.lose(units, progress, reason)
+            flow.lose(units, progress, stage=stage, reason=reason)
 
     def cancel(self, units: set[int]) -> None:
         """Kill the workers that hold these units; their lanes start anew."""

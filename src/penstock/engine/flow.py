@@ -8,14 +8,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
-from penstock.core.errors import PenstockError, Terminal, Unavailable
+from penstock.core.errors import PenstockError, Terminal
 from penstock.core.failpoints import reach
 from penstock.core.status import PartitionStatus, State
 from penstock.engine.backoff import Backoff
@@ -23,11 +23,10 @@ from penstock.engine.books import Books
 from penstock.engine.control import Wanted
 from penstock.engine.ledger import Owned
 from penstock.engine.membership import Membership
-from penstock.engine.settling import dead_letters
 from penstock.engine.stateless import Stateless
 from penstock.engine.surround import Surround
+from penstock.engine.units import Loss, Units
 from penstock.engine.warmth import Temperature, Warmth
-from penstock.kafka.member import CommitRefused
 from penstock.worker.journal import Progress
 from penstock.worker.protocol import Blueprint, Partition, UnitOutcome, UnitRequest
 
@@ -35,15 +34,10 @@ log = structlog.get_logger("penstock.pipeline")
 
 _HOT_LAG = 20_000
 """Records behind at which a pipeline gets lanes of its own from the start."""
+_FEW = 2_000
+"""Events of one careful unit at most."""
 _SHORT = 0.25
 """How often a member with units under way looks for rebalances; outcomes wake it at once."""
-
-
-@dataclass(slots=True)
-class _Lost:
-    units: set[int]
-    done: dict[Partition, int]
-    reason: str
 
 
 class Flow:
@@ -68,13 +62,9 @@ class Flow:
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
         # Unique over removals and additions: executors keep what they built by name and generation.
         self._generation = time.time_ns()
-        self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | _Lost | None] = queue.SimpleQueue()
-        self._units: dict[int, str] = {}
-        self._carried: dict[int, list[Partition]] = {}
-        self._unsettled: list[UnitOutcome] = []
-        self._uncommitted: set[Partition] = set()
+        self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | Loss | None] = queue.SimpleQueue()
+        self.units = Units(self, blueprint.client)
         self._outage = Backoff()
-        self._trouble = Backoff()
         self.wanted = around.control.wanted(spec.name)
         self.obeyed: int | None = None
         """Revision of the desired state that is carried out."""
@@ -91,44 +81,74 @@ class Flow:
     @property
     def not_before(self) -> float:
         """Monotonic time before which no unit is planned."""
-        return max(self._outage.until, self._trouble.until)
+        return max(self._outage.until, self.units.trouble.until)
 
     @property
     def temperature(self) -> Temperature:
         return self.warmth.temperature
 
     @property
+    def wake_at(self) -> float | None:
+        """Monotonic time, still to come, at which a unit may be planned again; None: nothing waits for a time."""
+        now = time.monotonic()
+        if self.not_before > now:
+            return self.not_before
+        with self.lock:
+            waits = [own.waits_until for own in self.membership.owned.values() if own.waits_until > now]
+        return min(waits, default=None)
+
+    @property
     def busy(self) -> bool:
-        return bool(self._units)
+        return bool(self.units.under)
 
     def holds(self, units: set[int], lane: str) -> bool:
-        return any(self._units.get(unit) == lane for unit in units)
+        return any(under.lane == lane for unit in units if (under := self.units.under.get(unit)))
 
     def plan(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
         """A unit for this lane's next window, if any of its partitions are ready."""
         with self.lock:
-            if (
-                self._stopping
-                or self.warmth.is_cold
-                or self._leaves
-                or self.wanted.paused
-                or time.monotonic() < self.not_before
-            ):
+            if not self._may_plan() or self.units.held_by(lane):
+                # The action object is used by one unit at a time; one may be detached there.
                 return None
-            if lane in self._units.values():
-                # The action object is used by one unit at a time; one is still detached there.
-                return None
+            now = time.monotonic()
             order = sorted(self.membership.owned)
             mine = [self.membership.owned[tp] for i, tp in enumerate(order) if self.lanes[i % len(self.lanes)] == lane]
-            ready = [own for own in mine if own.unit is None and not own.fenced]
+            ready = [own for own in mine if own.ready(now) and not own.careful]
             if not ready:
                 return None
             unit = new_unit()
-            for own in ready:
-                own.unit = unit
-            self._units[unit] = lane
-            self._carried[unit] = [own.key for own in ready]
+            self.units.open(unit, lane, ready, careful=False)
             return self._request(unit, ready)
+
+    def plan_carefully(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
+        """A unit with one partition over which a worker died, to run alone."""
+        with self.lock:
+            now = time.monotonic()
+            ready = [own for own in self.membership.owned.values() if own.careful and own.ready(now)]
+            if not ready or not self._may_plan() or self.units.held_by(lane):
+                return None
+            unit = new_unit()
+            self.units.open(unit, lane, ready[:1], careful=True)
+            request = self._request(unit, ready[:1])
+            request.careful = True
+            request.max_records = min(request.max_records, ready[0].few or _FEW)
+            return request
+
+    def _may_plan(self) -> bool:
+        if self.wanted.trial and self.units.under:
+            return False
+        return not (
+            self._stopping
+            or self.warmth.is_cold
+            or self._leaves
+            or self.wanted.paused
+            or time.monotonic() < self.not_before
+        )
+
+    @property
+    def is_careful(self) -> bool:
+        with self.lock:
+            return any(own.careful for own in self.membership.owned.values())
 
     def _request(self, unit: int, ready: list[Owned]) -> UnitRequest:
         window = self.spec.options.window
@@ -140,7 +160,7 @@ class Flow:
             self._blueprint,
             [own.assignment() for own in ready],
             seconds,
-            window.max_records,
+            self.spec.options.breaker.window if self.wanted.trial else window.max_records,
             rate=self._share(len(ready)),
         )
 
@@ -161,17 +181,16 @@ class Flow:
     def deliver(self, outcome: UnitOutcome, seconds: float) -> None:
         self._mail.put((outcome, seconds))
 
-    def lose(self, units: set[int], progress: dict[int, dict[int, Progress]], reason: str) -> None:
-        """The worker that held these units is gone; `progress` is what its journal says."""
+    def lose(
+        self, units: set[int], progress: dict[int, dict[int, Progress]] | None, *, stage: Stage, reason: str
+    ) -> None:
+        """The worker that held these units is gone; `progress` is what its journal says, None where there is none."""
         with self.lock:
-            mine = units & set(self._units)
-            done = {
-                self._carried[unit][index]: noted.done
-                for unit in mine
-                for index, noted in progress.get(unit, {}).items()
-            }
+            mine = units & set(self.units.under)
+            noted = self.units.noted(mine, progress)
         if mine:
-            self._mail.put(_Lost(mine, done, reason))
+            explained = any(part.suspects for parts in (progress or {}).values() for part in parts.values())
+            self._mail.put(Loss(mine, noted, explained, stage, reason))
 
     # -- what the instance asks ------------------------------------------------------------
 
@@ -208,7 +227,7 @@ class Flow:
         if self.halted:
             return True
         with self.lock:
-            owned = {tp: own.position for tp, own in self.membership.owned.items() if tp not in self._uncommitted}
+            owned = {tp: own.position for tp, own in self.membership.owned.items() if tp not in self.units.uncommitted}
         return self.membership.settled and all(owned.get(tp, -1) >= end for tp, end in ends.items())
 
     # -- the thread ------------------------------------------------------------------------
@@ -232,7 +251,7 @@ class Flow:
             self.around.doorbell.leave(self.name)
             self.around.dispatcher.remove(self)
             if self.state != "failed":
-                self._say("stopped")
+                self.say("stopped")
             self._ended.set()
 
     def _live(self) -> None:
@@ -246,8 +265,8 @@ class Flow:
             self.membership.leave()
 
     def _wait_out(self, reason: str) -> None:
-        self._say("waiting", reason)
-        end = time.monotonic() + self._trouble.fail()
+        self.say("waiting", reason)
+        end = time.monotonic() + self.units.trouble.fail()
         while time.monotonic() < end and not self._leaves:
             self._read_mail(0.2)
 
@@ -269,40 +288,40 @@ class Flow:
         if wanted.restarts != self._restarts:
             self._restarts, self._defect, self._generation = wanted.restarts, None, self._generation + 1
         if wanted.away or self._defect is not None:
-            self._say(*(wanted.shown() if wanted.away else ("failed", self._defect)))
+            self.say(*(wanted.shown() if wanted.away else ("failed", self._defect)))
             self.obeyed = wanted.revision
             self._read_mail(0.5)
             return True
         if not self.lanes:
             self.around.dispatcher.add(self)
-            self._say("starting")
+            self.say("starting")
         return False
 
     def _pauses(self) -> bool:
         """Whether to hold the partitions and run nothing; what is under way is finished first."""
         wanted = self.wanted
         if wanted.paused:
-            if not (self._units or self._uncommitted or self._unsettled):
-                self._say(*wanted.shown())
+            if self.units.none_open:
+                self.say(*wanted.shown())
                 self.obeyed = wanted.revision
             return True
         if self.state == "paused":
-            self._say("running")
+            self.say("running")
             self._rung()
             self.around.dispatcher.ready(self)
         self.obeyed = wanted.revision
         return False
 
     def _tick(self) -> None:
-        if self.warmth.is_cold and not self._units and not self._uncommitted:
+        if self.warmth.is_cold and not self.units.under and not self.units.uncommitted:
             # A member that has not got its partitions yet looks more often: it is what a start waits for.
             self.membership.poll(1.0 if self.membership.settled else 0.1)
             self._read_mail(0.0)
         else:
             self._read_mail(_SHORT)
             self.membership.poll(0.0)
-        self._settle_waiting()
-        self._commit()
+        self.units.settle_waiting()
+        self.units.commit()
         if self.membership.resolve():
             self._arrived()
         if not self._pauses():
@@ -313,7 +332,7 @@ class Flow:
         try:
             mail = self._mail.get(timeout=timeout) if timeout else self._mail.get_nowait()
             while True:
-                if isinstance(mail, _Lost):
+                if isinstance(mail, Loss):
                     self._take_loss(mail)
                 elif mail is not None:
                     self._take(*mail)
@@ -324,133 +343,44 @@ class Flow:
     # -- outcomes --------------------------------------------------------------------------
 
     def _take(self, outcome: UnitOutcome, seconds: float) -> None:
-        if outcome.status == "detached" or outcome.unit not in self._units:
+        if outcome.status == "detached" or outcome.unit not in self.units.under:
             return
-        self.books.add(outcome)
         if outcome.counts.read:
             self.warmth.touch()
-        self._count(outcome)
-        if outcome.counts.acted:
-            reach("after-act")
-        if outcome.failures and not self._settle(outcome):
-            self._unsettled.append(outcome)
-            return
-        self._advance(outcome, seconds)
+        if self.units.take(outcome) and not self.pinned:
+            change = self.warmth.after(outcome, seconds, lanes=len(self.lanes))
+            if change:
+                self._set_temperature(change)
 
-    def _count(self, outcome: UnitOutcome) -> None:
-        c, metrics = outcome.counts, self.around.metrics
-        metrics.add_events(self.name, acted=c.acted, filtered=c.filtered, failed=c.failed)
-        if outcome.failures:
-            stages = [failed.failure.stage for failed in outcome.failures]
-            metrics.add_failures(self.name, {stage: stages.count(stage) for stage in set(stages)})
-        if outcome.latencies.total:
-            metrics.observe_latencies(self.name, outcome.latencies)
-
-    def _settle(self, outcome: UnitOutcome) -> bool:
-        """I1: failures are durable before the offsets beyond them are committed."""
-        try:
-            self.around.store.dead_letters.record(dead_letters(self.spec, outcome.failures, self.membership.topic_ids))
-        except Unavailable as error:
-            self.around.metrics.store_errors.labels("settle").inc()
-            self._trouble.fail()
-            self._say("waiting", f"dead letters cannot be stored: {error}")
-            return False
-        reach("after-settle")
-        return True
-
-    def _settle_waiting(self) -> None:
-        if self._unsettled and not self._trouble.waiting:
-            held, self._unsettled = self._unsettled, []
-            for outcome in held:
-                if self._settle(outcome):
-                    self._trouble.succeed()
-                    self._advance(outcome, 0.0)
-                else:
-                    self._unsettled.append(outcome)
-
-    def _advance(self, outcome: UnitOutcome, seconds: float) -> None:
-        with self.lock:
-            del self._units[outcome.unit]
-            self._carried.pop(outcome.unit, None)
-            for part in outcome.partitions:
-                own = self.membership.owned.get(part.key)
-                if own is None or own.epoch != part.epoch:
-                    continue
-                before = (own.frontier, own.holes)
-                own.advance(part)
-                if self.membership.commits and (own.frontier, own.holes) != before:
-                    self._uncommitted.add(part.key)
-                else:
-                    own.unit = None
-                if part.out_of_range or part.gone or own.doubtful:
-                    self.membership.doubt(part.key)
-        self._commit()
-        self._heed(outcome)
-        if not self.pinned and (change := self.warmth.after(outcome, seconds, lanes=len(self.lanes))):
-            self._set_temperature(change)
-        self.around.dispatcher.ready(self)
-
-    def _commit(self) -> None:
-        with self.lock:
-            waiting = [own for tp in self._uncommitted if (own := self.membership.owned.get(tp))]
-            self._uncommitted = {own.key for own in waiting}
-        if not waiting or self._trouble.waiting:
-            return
-        began = time.monotonic()
-        try:
-            self.membership.commit(waiting)
-        except CommitRefused as error:
-            if not error.lost:
-                self._trouble.fail()
-                self._say("waiting", str(error))
-            return
-        self.around.metrics.commit_seconds.observe(time.monotonic() - began)
-        if not self._unsettled:
-            self._trouble.succeed()
-        with self.lock:
-            for own in waiting:
-                own.unit = None
-                self._uncommitted.discard(own.key)
-        self.around.dispatcher.ready(self)
-
-    def _heed(self, outcome: UnitOutcome) -> None:
-        """What a unit's early end means for the pipeline."""
+    def heed(self, outcome: UnitOutcome) -> None:
+        """What a unit's end means for the pipeline."""
         halt = outcome.halt
         if halt is None:
             if self._outage.failures:
                 self._outage.succeed()
-            return
-        if halt.kind == "unknown":
-            return
-        if halt.kind == "throw":
+            if self.wanted.trial and outcome.counts.read:
+                self.around.control.resume(self.name, by="breaker", reason="the trial went well")
+        elif halt.kind == "throw":
             self._fail(f"{halt.code}: {halt.reason}", outcome)
-            return
-        if halt.kind == "build":
+        elif halt.kind == "breaker":
+            after = self.spec.options.breaker.resume_after
+            log.error("the breaker pauses the pipeline", pipeline=self.name, reason=halt.reason)
+            self.around.control.pause(self.name, by="breaker", reason=halt.reason, resume_after=after)
+        elif halt.kind == "build":
             self._break(f"{halt.code}: {halt.reason}")
-            return
-        self._outage.fail(halt.retry_after)
-        if halt.kind == "error":
-            # A fresh start of everything the worker holds of this pipeline.
-            self._generation += 1
-        self._say("waiting", halt.reason)
+        elif halt.kind in ("outage", "error"):
+            self._outage.fail(halt.retry_after)
+            if halt.kind == "error":
+                # A fresh start of everything the worker holds of this pipeline.
+                self._generation += 1
+            self.say("waiting", halt.reason)
 
-    def _take_loss(self, lost: _Lost) -> None:
-        """The worker died: what its journal calls done is done, the rest of its units is planned again."""
-        with self.lock:
-            for unit in lost.units:
-                self._units.pop(unit, None)
-                self._carried.pop(unit, None)
-            for own in self.membership.owned.values():
-                if own.unit in lost.units:
-                    done = lost.done.get(own.key, own.frontier)
-                    if self.membership.commits and not own.holes and done > own.frontier:
-                        own.frontier = done
-                        self._uncommitted.add(own.key)
-                    else:
-                        own.unit = None
-        self._outage.fail()
-        self._say("waiting", f"a worker process died: {lost.reason}")
-        self._commit()
+    def _take_loss(self, loss: Loss) -> None:
+        log.warning("a worker process died", pipeline=self.name, reason=loss.reason)
+        if self.units.lose(loss):
+            # Alone, and at no event: it dies while it is made. Not more often than an outage is looked at.
+            self._outage.fail()
+            self.say("waiting", f"its worker process dies: {loss.reason}")
         self.around.dispatcher.ready(self)
 
     # -- temperature -----------------------------------------------------------------------
@@ -475,11 +405,11 @@ class Flow:
 
     def _cool_down(self) -> None:
         """Nothing for a while and nothing open: sleep until the doorbell rings."""
-        if self.warmth.is_cold or self._units or self._uncommitted or self._unsettled or not self.warmth.is_idle:
+        if self.warmth.is_cold or not self.units.none_open or not self.warmth.is_idle:
             return
         with self.lock:
             owned = self.membership.owned.values()
-            if any(not own.at_end or own.holes or own.unit is not None for own in owned):
+            if any(not own.at_end or own.holes or own.unit is not None or own.careful for own in owned):
                 return
             self.warmth.become("cold")
         self._watch()
@@ -513,58 +443,51 @@ class Flow:
                     own.fenced = True
         reach("mid-rebalance")
         deadline = Deadline.after(self.spec.options.drain_timeout)
-        while (units := self._units_on(partitions)) or self._uncommitted & set(partitions):
+        while (units := self.units.on(partitions)) or self.units.uncommitted & set(partitions):
             if deadline.expired:
                 self._abandon(units)
                 return
             self._read_mail(_SHORT)
-            self._settle_waiting()
-            self._commit()
+            self.units.settle_waiting()
+            self.units.commit()
         if self.warmth.is_cold:
             # The bell must not go on watching for partitions that are no longer ours.
             self._rung()
 
-    def _units_on(self, partitions: list[Partition]) -> set[int]:
-        with self.lock:
-            return {own.unit for tp in partitions if (own := self.membership.owned.get(tp)) and own.unit in self._units}
-
     def _abandon(self, units: set[int]) -> None:
         log.warning("work abandoned: it did not end within drain_timeout", pipeline=self.name, units=len(units))
         self.around.dispatcher.cancel(units)
-        with self.lock:
-            for unit in units:
-                self._units.pop(unit, None)
-                self._carried.pop(unit, None)
+        self.units.forget(units)
 
     def dropped(self, partitions: list[Partition]) -> None:
         """These partitions are no longer ours."""
         for topic, partition in partitions:
             self.around.metrics.drop_partition(self.name, topic, partition)
-            self._uncommitted.discard((topic, partition))
+            self.units.uncommitted.discard((topic, partition))
 
     def _finish_units(self, deadline: Deadline) -> None:
-        if not self._units and not self._uncommitted and not self._unsettled:
+        if self.units.none_open:
             return
         if self.state != "failed":
-            self._say("stopping")
-        while (self._units or self._uncommitted or self._unsettled) and not deadline.expired:
+            self.say("stopping")
+        while not (self.units.none_open or deadline.expired):
             self._read_mail(_SHORT)
-            self._settle_waiting()
-            self._commit()
-        if self._units:
-            self._abandon(set(self._units))
+            self.units.settle_waiting()
+            self.units.commit()
+        if self.units.under:
+            self._abandon(set(self.units.under))
 
     def _fail(self, reason: str, outcome: UnitOutcome) -> None:
         """THROW: no instance goes on, now or after a restart, until a person says so."""
         log.error("pipeline failed", pipeline=self.name, reason=reason)
-        self._say("failed", reason)
+        self.say("failed", reason)
         self.around.control.fail(self.name, reason, self._stopped_at(outcome))
 
     def _break(self, reason: str) -> None:
         """This instance cannot run the pipeline; others may, and so may this one with another configuration."""
         log.error("pipeline failed", pipeline=self.name, reason=reason)
         self._defect = reason
-        self._say("failed", reason)
+        self.say("failed", reason)
 
     def _stopped_at(self, outcome: UnitOutcome) -> list[dict[str, Any]]:
         """Coordinates of the failures that remain unfinished."""
@@ -587,14 +510,14 @@ class Flow:
             return
         trouble = self.membership.trouble()
         if trouble:
-            self._say("waiting", trouble)
-        elif not self._outage.failures and not self._trouble.failures:
-            self._say(
+            self.say("waiting", trouble)
+        elif not self._outage.failures and not self.units.trouble.failures:
+            self.say(
                 "idle" if self.warmth.is_cold or not self.membership.owned else "running",
                 self.membership.remark(),
             )
 
-    def _say(self, state: State, reason: str | None = None) -> None:
+    def say(self, state: State, reason: str | None = None) -> None:
         if (state, reason) != (self.state, self.reason):
             self.state, self.reason = state, reason
             self.around.metrics.set_state(self.name, state)

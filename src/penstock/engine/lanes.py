@@ -14,6 +14,7 @@ import structlog
 
 from penstock.config.settings import EngineSettings, carpool_lanes
 from penstock.engine.spark import Spark, WindowLost
+from penstock.worker.journal import writer
 from penstock.worker.protocol import UnitRequest, WindowOutcome
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("penstock.lane")
 
-Role = Literal["carpool", "hot", "express", "pinned"]
+Role = Literal["carpool", "hot", "express", "pinned", "quarantine"]
 
 _PINNED_AT_MOST = 8
 """Lanes of their own for class plug-ins; each is a process of some 80 MB. Further ones share."""
@@ -63,6 +64,8 @@ class Lane(threading.Thread):
         self.lane = name
         self.role = role
         self.flows: set[str] = set()
+        self.turns: dict[str, float] = {}
+        """When each flow was carried last, where one has to wait for another."""
         self.returning: set[str] = set()
         """Flows of the last window that have not committed yet; the next window waits for them a little."""
         self.known: set[tuple[str, int]] = set()
@@ -75,6 +78,12 @@ class Lane(threading.Thread):
         self.closings: list[UnitRequest] = []
         self.busy_until: float | None = None
         """When the window that runs now will end."""
+        self.patience = 0.0
+        """Seconds beyond that in which the actions of its units may still be at one event."""
+        self.overran = False
+        """The worker was killed because its window did not end."""
+        self.tainted = False
+        """A thread of the worker hangs: the process is replaced once nothing of it is wanted."""
         self.used_at = 0.0
         self.pid: int | None = None
         self.warm = threading.Event()
@@ -114,6 +123,7 @@ class Lane(threading.Thread):
         return len(self.returning) * 4 <= self.carried
 
     def took(self, outcome: WindowOutcome) -> None:
+        self.tainted = outcome.tainted
         if outcome.pid != self.pid:
             # Spark replaced an idle process; what it knew is gone.
             self.known.clear()
@@ -126,13 +136,15 @@ class Lane(threading.Thread):
         self.used_at = time.monotonic()
 
     def kill_worker(self, timeout: float = 5.0) -> None:
-        """End the lane's process and wait until it is gone: another instance will repeat what it was doing."""
-        if not self._spark.is_local:
+        """End the lane's process and wait until it is gone: another one will repeat what it was doing."""
+        notes = self._spark.journal(self.lane)
+        if notes is None:
             self._spark.cancel(self.lane)
             return
-        pid = self.pid
+        pid = writer(notes) or self.pid
         if pid is None:
             return
+        self.known.clear()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
             end = time.monotonic() + timeout

@@ -1,17 +1,45 @@
-"""Where each owned partition stands, and how that is written into a commit."""
+"""Where each owned partition stands: what is read, what is open below that, what waits, and what may be committed."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
+from penstock.core.clock import SYSTEM, Surroundings
+from penstock.core.holes import OpenRetry, encode
 from penstock.kafka.member import Commit
-from penstock.worker.protocol import Assignment, Partition, PartitionOutcome
+from penstock.worker.journal import Progress
+from penstock.worker.protocol import Assignment, Partition, PartitionOutcome, Retry
 
-_METADATA_LIMIT = 3_000
-"""Bytes of commit metadata that we use; brokers refuse 4,096."""
-_VERSION = "p1"
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+@dataclass(slots=True, frozen=True)
+class Waiting:
+    """An event that waits for its next attempt, on both clocks: the monotonic one for us, the other for the commit."""
+
+    offset: int
+    attempts: int
+    first_failed_at: int
+    due: float
+    due_at: int
+
+    @classmethod
+    def said(cls, retry: Retry, around: Surroundings = SYSTEM) -> Waiting:
+        due, due_at = around.monotonic() + retry.wait, around.now_ms() + int(retry.wait * 1000)
+        return cls(retry.offset, retry.attempts, retry.first_failed_at, due, due_at)
+
+    @classmethod
+    def remembered(cls, retry: OpenRetry, longest: float, around: Surroundings = SYSTEM) -> Waiting:
+        """From a commit; a clock that was set meanwhile makes nobody wait longer than the policy would."""
+        wait = min(max(0.0, (retry.due_at - around.now_ms()) / 1000), longest)
+        due = around.monotonic() + wait
+        return cls(retry.offset, retry.attempts, retry.first_failed_at, due, retry.due_at)
+
+    def retry(self) -> Retry:
+        return Retry(self.offset, self.attempts, self.first_failed_at, max(0.0, self.due - time.monotonic()))
+
+    def open_retry(self) -> OpenRetry:
+        return OpenRetry(self.offset, self.attempts, self.first_failed_at, self.due_at)
 
 
 @dataclass(slots=True)
@@ -24,6 +52,7 @@ class Owned:
     topic_id: str
     frontier: int
     holes: tuple[int, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
     committed: int | None = None
     """The offset last committed; None: nothing is, and nothing will be (stateless)."""
     unit: int | None = None
@@ -33,6 +62,16 @@ class Owned:
     """True: the position is to be found anew once the unit that works on it has ended."""
     fenced: bool = False
     """True: being revoked; no further unit."""
+    waits_until: float = 0.0
+    """Monotonic time before which nothing can be done: order forbids to pass an event that waits for its retry."""
+    careful: bool = False
+    """True: a worker died over it, or hangs: its next units run alone, one event at a time."""
+    careful_until: int | None = None
+    """As long as events below this are open; None: for one unit."""
+    few: int | None = None
+    """At most so many events in a careful unit: halved with each death, where no journal names the event."""
+    killer: int | None = None
+    """The event that killed its worker twice, until it is a dead letter."""
 
     @property
     def key(self) -> Partition:
@@ -43,60 +82,73 @@ class Owned:
         """The lowest unfinished offset: what may be committed."""
         return min(self.holes, default=self.frontier)
 
+    @property
+    def progress(self) -> tuple[object, ...]:
+        """What a commit tells; another value wants another commit."""
+        return self.frontier, self.holes, tuple((w.offset, w.attempts) for w in self.waiting)
+
+    def ready(self, now: float) -> bool:
+        """Whether a unit may be planned."""
+        return self.unit is None and not self.fenced and self.killer is None and self.waits_until <= now
+
     def assignment(self) -> Assignment:
-        return Assignment(self.topic, self.partition, self.epoch, self.frontier, self.holes)
+        retries = tuple(waiting.retry() for waiting in self.waiting)
+        return Assignment(self.topic, self.partition, self.epoch, self.frontier, self.holes, retries)
 
     def advance(self, outcome: PartitionOutcome) -> None:
         self.frontier, self.holes, self.at_end = outcome.frontier, outcome.holes, outcome.at_end
+        self.waiting = tuple(Waiting.said(retry) for retry in outcome.retries)
+        self.waits_until = time.monotonic() + outcome.blocked_for if outcome.blocked_for else 0.0
+        if outcome.suspect_until is not None:
+            self.careful, self.careful_until = True, outcome.suspect_until
+        elif self.careful:
+            self._relax()
+
+    def _relax(self) -> None:
+        """A careful unit came back: go on as before once the suspects are behind us."""
+        if self.careful_until is not None and self.position < self.careful_until and not self.at_end:
+            return
+        if self.few is not None:
+            self.few *= 2
+            if self.few <= _MANY:
+                return
+        self.careful, self.careful_until, self.few = False, None, None
+
+    def finish(self, offset: int) -> None:
+        """One event that a dead worker left open is finished."""
+        self.learn(Progress(finished={offset}))
+
+    def learn(self, noted: Progress) -> None:
+        """What the journal of a dead worker calls done is done."""
+        if noted.done is not None and not self.holes and noted.done > self.frontier:
+            self.frontier = noted.done
+        if noted.finished:
+            frontier = max(self.frontier, max(noted.finished) + 1)
+            open_ = {*self.holes, *range(self.frontier, frontier)} - noted.finished
+            self.frontier, self.holes = frontier, tuple(sorted(open_))
+        self.waiting = tuple(w for w in self.waiting if self.is_open(w.offset))
+
+    def is_open(self, offset: int) -> bool:
+        return offset >= self.frontier or offset in self.holes
+
+    def suspect(self, offsets: Iterable[int], *, noted: bool) -> None:
+        """A worker died over this partition: over one of these events, or (not `noted`) nobody knows over which."""
+        named = [offset for offset in offsets if self.is_open(offset)]
+        was_careful, self.careful = self.careful, True
+        if noted and was_careful and len(named) == 1:
+            self.killer = named[0]
+        elif noted:
+            self.careful_until = max(named) + 1 if named else None
+        elif was_careful and self.few == 1:
+            self.killer = self.position
+        else:
+            self.few = max(1, (self.few or _MANY) // 2) if was_careful else _MANY
 
     def commit(self) -> Commit:
         """I1: everything below the committed offset is finished; finished ranges above it are remembered beside it."""
-        metadata = encode(self.topic_id, self.position, self.frontier, self.holes)
-        if len(metadata) > _METADATA_LIMIT:
-            metadata = encode(self.topic_id, self.position, self.position, ())
-        return Commit(self.position, metadata)
+        retries = [waiting.open_retry() for waiting in self.waiting]
+        return Commit(self.position, encode(self.topic_id, self.position, self.frontier, self.holes, retries))
 
 
-def encode(topic_id: str, position: int, frontier: int, holes: tuple[int, ...]) -> str:
-    """`p1;topic id;gap.length.gap.length…`: finished ranges above the position, numbers in base 36."""
-    numbers: list[str] = []
-    last = position
-    for start, end in _finished(frontier, holes):
-        numbers += [_base36(start - last), _base36(end - start)]
-        last = end
-    return f"{_VERSION};{topic_id};{'.'.join(numbers)}"
-
-
-def decode(position: int, metadata: str) -> tuple[str | None, int, tuple[int, ...]]:
-    """Topic id (None where the commit is not Penstock's), frontier and holes of a commit."""
-    parts = metadata.split(";")
-    if len(parts) != 3 or parts[0] != _VERSION:
-        return None, position, ()
-    try:
-        numbers = [int(n, 36) for n in parts[2].split(".") if n]
-    except ValueError:
-        return None, position, ()
-    holes: list[int] = []
-    at = position
-    for gap, length in zip(numbers[::2], numbers[1::2], strict=False):
-        holes.extend(range(at, at + gap))
-        at += gap + length
-    return parts[1], at, tuple(holes)
-
-
-def _finished(frontier: int, holes: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Ranges between the holes, up to the frontier."""
-    ranges = []
-    for hole, following in pairwise((*holes, frontier)):
-        if following > hole + 1:
-            ranges.append((hole + 1, following))
-    return ranges
-
-
-def _base36(number: int) -> str:
-    digits = ""
-    while True:
-        number, rest = divmod(number, 36)
-        digits = _DIGITS[rest] + digits
-        if not number:
-            return digits
+_MANY = 1_024
+"""Events of the first careful unit where no journal names the suspect; ten deaths find the one."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from penstock.engine.ledger import decode
+from penstock.core.holes import OpenRetry, decode
 from penstock.worker.protocol import Partition
 
 
@@ -32,6 +32,7 @@ class Position:
 
     frontier: int
     holes: tuple[int, ...] = ()
+    retries: tuple[OpenRetry, ...] = ()
     commit: bool = False
     """True: the position is new and is committed before the first unit."""
     note: tuple[str, str] | None = None
@@ -68,18 +69,20 @@ def find(
 
 def _resume(name: str, topic_id: str, remembered: Remembered, bounds: tuple[int, int]) -> Position:
     low, high = bounds
-    known_id, frontier, holes = decode(remembered.offset, remembered.metadata)
-    if known_id is not None and known_id != topic_id:
-        note = ("recreated", f"{name}: the topic was made anew (id {known_id} is now {topic_id}); beginning at {low}")
+    known = decode(remembered.offset, remembered.metadata)
+    if known.topic_id is not None and known.topic_id != topic_id:
+        was = f"id {known.topic_id} is now {topic_id}"
+        note = ("recreated", f"{name}: the topic was made anew ({was}); beginning at {low}")
         return Position(low, commit=True, note=note)
     if remembered.offset < low:
-        kept = tuple(h for h in holes if h >= low)
+        kept = tuple(h for h in known.holes if h >= low)
         text = f"{name}: offsets {remembered.offset} to {low - 1} are no longer in the log; going on at {low}"
-        return Position(max(low, frontier), kept, True, ("gap", text), gap=(remembered.offset, low))
+        gap = (remembered.offset, low)
+        return Position(max(low, known.frontier), kept, known.retries, commit=True, note=("gap", text), gap=gap)
     if remembered.offset > high:
         where = f"{name}: the committed offset {remembered.offset} lies beyond the end of the log ({high})"
         return Position(remembered.offset, blocked=f"{where}; reset the offsets to go on")
-    return Position(frontier, holes)
+    return Position(known.frontier, known.holes, known.retries)
 
 
 def policy_offsets(cluster: Cluster, start: Start, bounds: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:

@@ -34,9 +34,10 @@ _WAKE_AT_MOST = 4
 
 @dataclass(slots=True)
 class Batch:
-    """Records in the order they were read, and the next offset per partition once all of them are finished."""
+    """Records in the order they were read, and per partition the offsets from which and up to which they were read."""
 
     records: list[RecordLike]
+    starts: dict[Partition, int]
     ends: dict[Partition, int]
 
 
@@ -52,12 +53,16 @@ class Trouble:
 class Reader:
     """A consumer that stays assigned between windows, so that fetching goes on while the driver commits."""
 
+    exhausted = False
+    """A log goes on; readers of a part of one are exhausted some time."""
+
     def __init__(self, client: KafkaClientConfig, *, name: str) -> None:
         # librdkafka wants a group.id even though this consumer never joins a group.
         self._consumer = Consumer(
             client.consumer(_SETTINGS | {"group.id": f"{name}-reader", "error_cb": self._on_error})
         )
         self._next: dict[Partition, int] = {}
+        self._held: set[Partition] = set()
         self._one_topic = True
         self.eof: dict[Partition, int] = {}
         self.trouble = Trouble()
@@ -74,11 +79,23 @@ class Reader:
             self._wake(enter[:_WAKE_AT_MOST])
         for tp in leave:
             del self._next[tp]
+            self._held.discard(tp)
             self.eof.pop(tp, None)
         for tp in enter:
             self._next[tp] = wanted[tp]
             self.eof.pop(tp, None)
         self._one_topic = len({topic for topic, _ in self._next}) <= 1
+
+    def hold(self, partitions: set[Partition]) -> None:
+        """Read nothing from these, until told otherwise; what was fetched of them is fetched again later."""
+        if partitions == self._held:
+            return
+        wanted = partitions & set(self._next)
+        if paused := wanted - self._held:
+            self._consumer.pause([TopicPartition(*tp) for tp in paused])
+        if resumed := (self._held - wanted) & set(self._next):
+            self._consumer.resume([TopicPartition(*tp) for tp in resumed])
+        self._held = wanted
 
     def _wake(self, partitions: Iterable[Partition]) -> None:
         # After an assign the first fetch can wait hundreds of ms for librdkafka's sleeping broker thread; a question to
@@ -100,8 +117,9 @@ class Reader:
             if not messages:
                 return None
         ends = self._ends(messages)
+        starts = {tp: self._next[tp] for tp in ends}
         self._next.update(ends)
-        return Batch(messages, ends)
+        return Batch(messages, starts, ends)
 
     def _ends(self, messages: list[Any]) -> dict[Partition, int]:
         if self._one_topic and len(set(map(Message.partition, messages))) == 1:

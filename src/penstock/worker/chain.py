@@ -26,6 +26,10 @@ class Broken:
     stage: Stage
     error: BaseException
     value: Any = None
+    event: Event | None = None
+    """What the failed step was given; None where there was no event yet."""
+    step: int = 0
+    """The failed step's place in the chain."""
 
 
 Item = Event | Broken
@@ -44,8 +48,11 @@ class Chain:
     def build(cls, spec: PipelineSpec, ctx: PipelineContext) -> Chain:
         """Create every plug-in of the spec; raises PluginError or ConfigError naming what cannot be made."""
         decoder = decoder_for(spec.source.config, ctx)
-        steps = [_filtering(filters.create(entry.type, entry.config, ctx).matches) for entry in spec.filters]
-        steps += [_transforming(transforms.create(entry.type, entry.config, ctx).transform) for entry in spec.transform]
+        steps: list[Step] = []
+        for entry in spec.filters:
+            steps.append(_filtering(filters.create(entry.type, entry.config, ctx).matches, len(steps)))
+        for entry in spec.transform:
+            steps.append(_transforming(transforms.create(entry.type, entry.config, ctx).transform, len(steps)))
         return cls(decoder, steps, actions.create(spec.action.type, spec.action.config, ctx))
 
     def prepare(self, records: Sequence[RecordLike]) -> list[Item]:
@@ -61,11 +68,26 @@ class Chain:
             items = step(items)
         return items
 
+    def again(self, item: Item, *, whole: bool) -> Item | None:
+        """Repeat the steps before the action for a failed event: from the one that failed, or (`whole`) from its bytes.
+
+        None: a filter or transform dropped it this time.
+        """
+        if whole or (isinstance(item, Broken) and item.event is None):
+            items = self.prepare([item.record])
+        elif isinstance(item, Broken) and item.event is not None:
+            items = [item.event]
+            for step in self.steps[item.step :]:
+                items = step(items)
+        else:
+            return item
+        return items[0] if items else None
+
     def close(self) -> None:
         self.decoder.close()
 
 
-def _filtering(matches: Callable[[Event], bool]) -> Step:
+def _filtering(matches: Callable[[Event], bool], place: int) -> Step:
     def step(items: list[Item]) -> list[Item]:
         kept: list[Item] = []
         for item in items:
@@ -78,13 +100,13 @@ def _filtering(matches: Callable[[Event], bool]) -> Step:
             except Unavailable:
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever user code raises, SystemExit included, ends this event alone
-                kept.append(Broken(item.record, "filter", error, item.value))
+                kept.append(Broken(item.record, "filter", error, item.value, item, place))  # type: ignore[arg-type]  # as above
         return kept
 
     return step
 
 
-def _transforming(transform: Callable[[Event], Event | None]) -> Step:
+def _transforming(transform: Callable[[Event], Event | None], place: int) -> Step:
     def step(items: list[Item]) -> list[Item]:
         kept: list[Item] = []
         for item in items:
@@ -98,7 +120,7 @@ def _transforming(transform: Callable[[Event], Event | None]) -> Step:
             except Unavailable:
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever user code raises, SystemExit included, ends this event alone
-                kept.append(Broken(item.record, "transform", error, item.value))
+                kept.append(Broken(item.record, "transform", error, item.value, item, place))  # type: ignore[arg-type]  # as above
         return kept
 
     return step

@@ -8,13 +8,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
 from penstock.core.dead_letter import Failure, Stage
 from penstock.core.errors import PenstockError
-from penstock.core.event import Record, json_default
+from penstock.core.event import Record, json_bytes
 from penstock.worker.chain import Item
 from penstock.worker.protocol import FailedEvent
+from penstock.worker.retrying import Tries
 
 _MESSAGE_LIMIT = 4_000
 _TRACEBACK_LIMIT = 16_000
@@ -23,7 +22,7 @@ _VALUE_LIMIT = 64_000
 
 
 def failed_event(
-    item: Item, stage: Stage, error: BaseException, scrub: Callable[[str], str], value: Any = None
+    item: Item, stage: Stage, error: BaseException, scrub: Callable[[str], str], tries: Tries | None = None
 ) -> FailedEvent:
     """The failure of one event, ready to travel to the driver."""
     now = int(time.time() * 1000)
@@ -37,10 +36,10 @@ def failed_event(
             error=scrub(str(error) or type(error).__name__)[:_MESSAGE_LIMIT],
             traceback=scrub("".join(traceback.format_exception(cause)))[-_TRACEBACK_LIMIT:],
             fingerprint=_fingerprint(stage, error),
-            attempts=1,
-            first_failed_at=now,
+            attempts=tries.attempts + 1 if tries else 1,
+            first_failed_at=tries.first_failed_at if tries else now,
             last_failed_at=now,
-            value_seen=_seen(value),
+            value_seen=_seen(item.value),
             schema_id=getattr(error, "schema_id", None),
         ),
     )
@@ -60,6 +59,6 @@ def _seen(value: Any) -> bytes | None:
     if value is None:
         return None
     try:
-        return orjson.dumps(value, default=json_default, option=orjson.OPT_NON_STR_KEYS)[:_VALUE_LIMIT]
+        return json_bytes(value)[:_VALUE_LIMIT]
     except (TypeError, ValueError):
         return repr(value).encode("utf-8", "replace")[:_VALUE_LIMIT]

@@ -1,46 +1,63 @@
-"""The progress journal: a small shared file in which a lane's worker notes what is done, for the driver to read if it
-dies.
+"""The progress journal: a small shared file in which a lane's worker notes what is done and what it is at, for the
+driver to read if it dies.
 
-Per unit and partition it holds the next offset below which everything is finished, and the first offset that is being
-acted on. It is memory, not disk: a worker's death loses nothing of it.
+Per unit and partition there is a slot: everything below `done` is finished, and the events from `flight` up to `until`
+are being worked on. Units that act on several events at once keep a log instead: which events were begun, which are
+done. It is memory, not disk: a worker's death loses nothing of it.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-import struct
+import sys
 import threading
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from penstock.core.event import RecordLike
 from penstock.worker.protocol import Assignment, Partition
 
-_SLOT = struct.Struct("<QIIqq")
-"""Unit (0: free), index of the partition in the unit's request, padding, done, in flight (-1: nothing)."""
-_PAIR = struct.Struct("<qq")
-_PAIR_AT = 16
+_SLOT = 5
+"""Cells of a slot: unit (0: free), index of the partition in the unit's request, done, flight (-1: nothing), until."""
 _SLOTS = 4_096
+_LOGS = 64
+_LOG = 1 << 16
+"""Cells of a log: unit (0: free), number of entries, then two cells for each entry: what and where, offset."""
+_ENTRIES = (_LOG - 2) // 2
+_LOGS_AT = _SLOT * _SLOTS
+_PID_AT = _LOGS_AT + _LOGS * _LOG
+_CELLS = _PID_AT + 1
+
+_BEGUN, _DONE, _ENDED = 0, 1, 2
+"""What a log entry says; `ended` is neither done nor in flight: it failed, waits or is deferred, as only the worker's
+memory knew."""
+_WHAT = 1 << 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Progress:
     """What a dead worker had done of one partition."""
 
-    done: int
+    done: int | None = None
     """Everything below is finished."""
-    in_flight: int | None
-    """The first offset of what was being acted on."""
+    finished: set[int] = field(default_factory=set)
+    """Offsets that are finished besides."""
+    suspects: set[int] = field(default_factory=set)
+    """Offsets that were being worked on, one of which may have been the death of it."""
 
 
 class Journal:
-    """The worker's side. Each unit writes to slots of its own."""
+    """The worker's side. Each unit writes to slots, or a log, of its own."""
 
     def __init__(self, path: str) -> None:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as file:
-            file.truncate(_SLOTS * _SLOT.size)
-            self._memory = mmap.mmap(file.fileno(), 0)
+            file.truncate(_CELLS * 8)
+            self._cells = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
+        self._cells[_PID_AT] = os.getpid()
         self._free = list(range(_SLOTS - 1, -1, -1))
+        self._free_logs = list(range(_LOGS - 1, -1, -1))
         self._lock = threading.Lock()
 
     def open(self, unit: int, assignments: list[Assignment]) -> Pages:
@@ -48,53 +65,143 @@ class Journal:
         places: dict[Partition, int] = {}
         with self._lock:
             for index, a in enumerate(assignments[: len(self._free)]):
-                if a.holes:
-                    # What is done of it is not one number: it is repeated from its commit.
-                    continue
-                slot = self._free.pop()
-                places[a.key] = slot * _SLOT.size
-                _SLOT.pack_into(self._memory, places[a.key], unit, index, 0, a.frontier, -1)
-        return Pages(self._memory, places)
+                at = self._free.pop() * _SLOT
+                places[a.key] = at
+                self._cells[at + 1], self._cells[at + 2], self._cells[at + 3] = index, a.frontier, -1
+                self._cells[at] = unit
+            log = self._free_logs.pop() if self._free_logs else None
+            if log is not None:
+                at = _LOGS_AT + log * _LOG
+                self._cells[at + 1] = 0
+                self._cells[at] = unit
+        return Pages(self._cells, places, None if log is None else _LOGS_AT + log * _LOG)
 
     def close(self, pages: Pages) -> None:
         """The unit's outcome is on its way: its slots are free."""
         with self._lock:
             for at in pages.places.values():
-                _SLOT.pack_into(self._memory, at, 0, 0, 0, -1, -1)
-                self._free.append(at // _SLOT.size)
+                self._cells[at] = 0
+                self._free.append(at // _SLOT)
+            if pages.log is not None:
+                self._cells[pages.log] = 0
+                self._free_logs.append((pages.log - _LOGS_AT) // _LOG)
 
 
 class Pages:
-    """One unit's slots."""
+    """One unit's slots and log."""
 
-    __slots__ = ("_memory", "places")
+    __slots__ = ("_cells", "_index", "_last", "log", "places")
 
-    def __init__(self, memory: mmap.mmap, places: dict[Partition, int]) -> None:
-        self._memory = memory
+    def __init__(self, cells: memoryview, places: dict[Partition, int], log: int | None) -> None:
+        self._cells = cells
         self.places = places
+        self.log = log
+        self._index = {partition: index for index, partition in enumerate(places)}
+        self._last: tuple[str, int, int] | None = None
 
     def done(self, ends: dict[Partition, int]) -> None:
         """Everything below these offsets is finished, and nothing is in flight."""
         for partition, end in ends.items():
-            at = self.places.get(partition)
-            if at is not None:
-                _PAIR.pack_into(self._memory, at + _PAIR_AT, end, -1)
+            if (at := self.places.get(partition)) is not None:
+                self._cells[at + 3] = -1
+                self._cells[at + 2] = end
 
-    def acting_on(self, partition: Partition, done: int, offset: int) -> None:
-        """What lies below `done` is finished, and `offset` is begun."""
-        at = self.places.get(partition)
-        if at is not None:
-            _PAIR.pack_into(self._memory, at + _PAIR_AT, done, offset)
+    def working(self, firsts: dict[Partition, int], ends: dict[Partition, int]) -> None:
+        """The events from the firsts up to the ends are worked on together."""
+        for partition, first in firsts.items():
+            if (at := self.places.get(partition)) is not None:
+                self._cells[at + 4] = ends[partition]
+                self._cells[at + 3] = first
+
+    def idle(self) -> None:
+        """Nothing is in flight."""
+        for at in self.places.values():
+            self._cells[at + 3] = -1
+
+    def acting_on(self, record: RecordLike, all_before: bool) -> None:  # noqa: FBT001 - called for every event
+        """This one event is begun; with `all_before`, what lies below it in its partition is finished."""
+        topic, partition, offset = record.topic(), record.partition(), record.offset()
+        last = self._last
+        if last is None or last[1] != partition or last[0] != topic:
+            at = self.places.get((topic, partition))
+            if last is not None:
+                self._cells[last[2] + 3] = -1
+            if at is None:
+                self._last = None
+                return
+            self._last = (topic, partition, at)
+        else:
+            at = last[2]
+        cells = self._cells
+        cells[at + 4] = 0
+        cells[at + 3] = offset
+        if all_before:
+            cells[at + 2] = offset
+
+    def begun(self, record: RecordLike) -> None:
+        self._enter(_BEGUN, record)
+
+    def ended(self, record: RecordLike, *, done: bool) -> None:
+        self._enter(_DONE if done else _ENDED, record)
+
+    def _enter(self, what: int, record: RecordLike) -> None:
+        """Add to the log; the caller sees to it that this is done by one thread at a time."""
+        index = self._index.get((record.topic(), record.partition()))
+        if self.log is None or index is None:
+            return
+        count = self._cells[self.log + 1]
+        if count < _ENTRIES:
+            at = self.log + 2 + 2 * count
+            self._cells[at], self._cells[at + 1] = what * _WHAT + index, record.offset()
+            # Counted last: a death in between loses the entry, never shows half of it.
+            self._cells[self.log + 1] = count + 1
+
+    @property
+    def full(self) -> bool:
+        """The log takes no more: the unit should end, for the next one gets a new log."""
+        return self.log is not None and self._cells[self.log + 1] >= _ENTRIES - 1_000
+
+
+def writer(path: str) -> int | None:
+    """The process that writes this journal, or wrote it last."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(_PID_AT * 8)
+            return int.from_bytes(file.read(8), sys.byteorder) or None
+    except OSError:
+        return None
 
 
 def read(path: str) -> dict[int, dict[int, Progress]]:
     """What a worker left behind: by unit, then by the partition's index in its request."""
-    found: dict[int, dict[int, Progress]] = {}
     try:
         raw = Path(path).read_bytes()
     except OSError:
-        return found
-    for unit, index, _, done, in_flight in _SLOT.iter_unpack(raw[: len(raw) // _SLOT.size * _SLOT.size]):
-        if unit and done >= 0:
-            found.setdefault(unit, {})[index] = Progress(done, in_flight if in_flight >= 0 else None)
-    return found
+        return {}
+    if len(raw) < _CELLS * 8:
+        return {}
+    cells = memoryview(raw).cast("q")
+    found: dict[int, dict[int, Progress]] = defaultdict(lambda: defaultdict(Progress))
+    for at in range(0, _LOGS_AT, _SLOT):
+        unit, index, done, flight, until = cells[at : at + _SLOT]
+        if unit:
+            progress = found[unit][index]
+            progress.done = done
+            if flight >= 0:
+                progress.suspects.update(range(flight, max(until, flight + 1)))
+    for at in range(_LOGS_AT, _PID_AT, _LOG):
+        if unit := cells[at]:
+            _read_log(cells[at + 1 : at + _LOG], found[unit])
+    return {unit: dict(parts) for unit, parts in found.items()}
+
+
+def _read_log(log: memoryview, found: dict[int, Progress]) -> None:
+    for n in range(log[0]):
+        what, index = divmod(log[1 + 2 * n], _WHAT)
+        offset, progress = log[2 + 2 * n], found[index]
+        if what == _BEGUN:
+            progress.suspects.add(offset)
+        else:
+            progress.suspects.discard(offset)
+        if what == _DONE:
+            progress.finished.add(offset)

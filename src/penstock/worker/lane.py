@@ -16,16 +16,23 @@ from penstock.worker.unit import UnitRun, UnknownBlueprint
 
 _GRACE = 0.03
 """Seconds in which no unit ends, after the deadline: what is still there is acting, and is left behind."""
-_EVICT_AFTER = 120.0
-"""A pipeline that has not been here for so long gives its consumer and connections back."""
+_REST_AFTER = 60.0
+"""A pipeline that has not been here for so long stops fetching; its consumer stays connected, for making one takes most
+of a second."""
+_EVICT_AFTER = 3_600.0
+"""After so long it gives its consumer and connections back,"""
+_RESTING_AT_MOST = 32
+"""and so does the one that rested longest when there are more than so many."""
+_LOOK_EVERY = 0.5
 
 
 class Lane:
     """The one object of this kind in a worker process."""
 
     def __init__(self) -> None:
-        self._pipelines: dict[tuple[str, int], Pipeline | Exception] = {}
+        self._pipelines: dict[tuple[str, int], Pipeline] = {}
         self._detached: list[UnitRun] = []
+        self._tainted = False
         self._journal: Journal | None = None
         self._pages: dict[int, Pages] = {}
         # Batches are short-lived: scanning young objects each 700 allocations costs a tenth of the drain and frees
@@ -41,19 +48,27 @@ class Lane:
         began = time.monotonic()
         deadline = Deadline.after(request.seconds)
         closed = [self._close(unit) for unit in request.units if unit.closing]
+        if request.retiring:
+            self._retire()
         self._turn_pages(request)
         runs = [
-            UnitRun(u, self._pipeline(u), deadline.sooner(u.seconds), self._pages.get(u.unit))
+            UnitRun(u, self._pipeline, deadline.sooner(u.seconds), self._pages.get(u.unit))
             for u in request.units
             if not u.closing
         ]
         for run in runs:
             run.start()
         self._wait(runs, deadline, detach=request.detach)
+        self._give_up([*self._detached, *runs])
         outcomes = closed + self._collect(runs)
         self._evict()
         return WindowOutcome(
-            request.lane, os.getpid(), outcomes, [r.request.unit for r in self._detached], time.monotonic() - began
+            request.lane,
+            os.getpid(),
+            outcomes,
+            [r.request.unit for r in self._detached],
+            time.monotonic() - began,
+            self._tainted,
         )
 
     def _turn_pages(self, request: WindowRequest) -> None:
@@ -69,67 +84,87 @@ class Lane:
             if not work.closing:
                 self._pages[work.unit] = self._journal.open(work.unit, work.assignments)
 
-    def _pipeline(self, unit: UnitRequest) -> Pipeline | Exception:
+    def _pipeline(self, unit: UnitRequest) -> Pipeline:
+        """The unit's pipeline, made in its own thread: what user code does there holds up nobody else."""
         key = (unit.pipeline, unit.generation)
-        for old in [k for k in self._pipelines if k[0] == unit.pipeline and k != key]:
+        for old in [k for k in list(self._pipelines) if k[0] == unit.pipeline and k != key]:
             self._drop(old)
         held = self._pipelines.get(key)
-        if held is None and not unit.blueprint:
-            return UnknownBlueprint(f"generation {unit.generation} of {unit.pipeline}")
-        if held is None or (isinstance(held, Exception) and unit.blueprint):
-            try:
-                held = Pipeline(unit.blueprint)
-            except Exception as error:  # noqa: BLE001 - a plug-in that cannot be created is the pipeline's trouble, not the window's
-                held = error
-            except SystemExit as error:
-                held = RuntimeError(f"create called sys.exit({error.code})")
-            self._pipelines[key] = held
+        if held is None:
+            if not unit.blueprint:
+                raise UnknownBlueprint(f"generation {unit.generation} of {unit.pipeline}")
+            held = self._pipelines[key] = Pipeline(unit.blueprint)
         return held
 
     def _wait(self, runs: list[UnitRun], deadline: Deadline, *, detach: bool) -> None:
         """Until every unit is done; a unit that is still acting shortly after its deadline is left behind."""
-        if runs:
-            for run in runs:
-                run.join(deadline.remaining if detach else None)
-            # Many units end at the same moment and share the interpreter: as long as they keep ending, wait.
-            while detach and (alive := [run for run in runs if run.is_alive()]):
-                alive[-1].join(_GRACE)
-                if sum(run.is_alive() for run in alive) == len(alive):
-                    return
+        if not runs:
+            # A window without units comes to collect: it waits for the first detached unit that ends.
+            while self._detached and not any(r.over.is_set() for r in self._detached) and not deadline.expired:
+                self._detached[0].over.wait(min(0.02, deadline.remaining))
             return
-        # A window without units comes to collect: it waits for the first detached unit that ends.
-        while self._detached and all(r.is_alive() for r in self._detached) and not deadline.expired:
-            self._detached[0].join(min(0.02, deadline.remaining))
+        for run in runs:
+            while not run.over.wait(deadline.remaining if detach else _LOOK_EVERY) and not detach:
+                # Where nobody can be left behind, one that hangs is given up while we wait.
+                self._give_up(runs)
+        # Many units end at the same moment and share the interpreter: as long as they keep ending, wait.
+        while detach and (alive := [run for run in runs if not run.over.is_set()]):
+            alive[-1].over.wait(_GRACE)
+            if sum(not run.over.is_set() for run in alive) == len(alive):
+                return
+
+    def _give_up(self, runs: list[UnitRun]) -> None:
+        """Units whose user code does not return: their threads stay behind, and this process should be replaced."""
+        for run in runs:
+            if run.overdue:
+                run.abandon()
+            if run.hangs:
+                self._pipelines.pop((run.request.pipeline, run.request.generation), None)
+                self._tainted = True
 
     def _collect(self, runs: list[UnitRun]) -> list[UnitOutcome]:
-        ended = [r.outcome for r in [*self._detached, *runs] if not r.is_alive()]
+        every = [*self._detached, *runs]
+        ended = [r for r in every if r.over.is_set()]
+        self._detached = [r for r in every if r not in ended]
+        self._tainted = self._tainted or any(
+            held.acting.tainted
+            for r in ended
+            if (held := self._pipelines.get((r.request.pipeline, r.request.generation))) is not None
+        )
         left = [
             UnitOutcome(r.request.unit, r.request.pipeline, r.request.generation, "detached")
             for r in runs
-            if r.is_alive()
+            if r not in ended
         ]
-        self._detached = [r for r in [*self._detached, *runs] if r.is_alive()]
-        return ended + left
+        return [r.outcome for r in ended] + left
 
     def _close(self, unit: UnitRequest) -> UnitOutcome:
         for key in [k for k in self._pipelines if k[0] == unit.pipeline]:
             self._drop(key)
         return UnitOutcome(unit.unit, unit.pipeline, unit.generation, "closed")
 
+    def _retire(self) -> None:
+        """This process will be ended: let go of everything in good order."""
+        for key in list(self._pipelines):
+            self._drop(key)
+
     def _drop(self, key: tuple[str, int]) -> None:
-        held = self._pipelines.pop(key)
-        if isinstance(held, Pipeline):
-            # `close` is user code and consumers take a moment to leave: neither may hold up the window.
-            closing = threading.Thread(target=_close_quietly, args=(held,), daemon=True)
-            closing.start()
-            closing.join(timeout=5.0)
+        # `close` is user code and consumers take a moment to leave: neither may hold up the window.
+        closing = threading.Thread(target=_close_quietly, args=(self._pipelines.pop(key),), daemon=True)
+        closing.start()
+        closing.join(timeout=5.0)
 
     def _evict(self) -> None:
-        limit = time.monotonic() - _EVICT_AFTER
+        now = time.monotonic()
         busy = {(r.request.pipeline, r.request.generation) for r in self._detached}
-        for key, held in list(self._pipelines.items()):
-            if isinstance(held, Pipeline) and held.used_at < limit and key not in busy and held.evictable:
+        idle = [(held.used_at, key) for key, held in self._pipelines.items() if key not in busy]
+        resting = sorted(entry for entry in idle if entry[0] < now - _REST_AFTER)
+        for place, (used_at, key) in enumerate(reversed(resting)):
+            held = self._pipelines[key]
+            if held.evictable and (place >= _RESTING_AT_MOST or used_at < now - _EVICT_AFTER):
                 self._drop(key)
+            else:
+                held.rest()
 
 
 def _close_quietly(pipeline: Pipeline) -> None:

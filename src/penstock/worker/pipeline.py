@@ -9,14 +9,21 @@ import pickle
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from penstock.config.spec import PipelineSpec
 from penstock.core.plugin import PipelineContext
 from penstock.core.secrets import Scrubber
 from penstock.kafka.reader import Batch, Reader
-from penstock.worker.acting import Acting, Batches, Serial
+from penstock.worker.acting import Acting
+from penstock.worker.breaker import Breaker
 from penstock.worker.chain import Chain, Item
-from penstock.worker.protocol import Assignment, Blueprint, Partition
+from penstock.worker.pacing import Pacer
+from penstock.worker.protocol import Assignment, Blueprint, Partition, PartitionOutcome
+from penstock.worker.replaying import Readable
+from penstock.worker.retrying import Tries
+from penstock.worker.serial import Batches, Serial
 from penstock.worker.strands import LoopStrands, ThreadStrands
 
 
@@ -30,7 +37,17 @@ class Acknowledger:
         if not processed or self.acting is None:
             return
         place = event.meta["kafka"]
-        self.acting.deferred.pop((place["topic"], place["partition"], place["offset"]), None)
+        self.acting.acknowledge((place["topic"], place["partition"], place["offset"]))
+
+
+@dataclass(slots=True, frozen=True)
+class _Kept:
+    """What a unit left of a partition, for the unit that begins where it ended."""
+
+    frontier: int
+    holes: tuple[int, ...]
+    position: int
+    items: list[Item]
 
 
 class Pipeline:
@@ -47,32 +64,39 @@ class Pipeline:
         self.chain = Chain.build(
             made.spec, PipelineContext(made.spec.name, None, source, folder=made.folder, source=made.spec.source.config)
         )
-        self.acting = _acting(self.chain.action, made.spec)
+        self.acting = acting_for(self.chain, made.spec)
         source.acting = self.acting
-        self.reader = Reader(made.client, name=made.spec.group)
-        self._rest: list[Item] = []
-        self._reported: dict[Partition, tuple[int, tuple[int, ...]]] = {}
+        self.breaker = Breaker(made.spec.options.breaker)
+        self.pacer = Pacer()
+        self.reader: Readable = Reader(made.client, name=made.spec.group)
+        self._kept: dict[Partition, _Kept] = {}
         self._skips: dict[Partition, tuple[frozenset[int], int]] = {}
 
     def place(self, assignments: list[Assignment]) -> list[Item]:
         """Stand where the assignments say; returns items already prepared by the last unit that are still wanted."""
-        kept = {a.key for a in assignments if self._reported.get(a.key) == (a.frontier, a.holes)}
         wanted: dict[Partition, int] = {}
+        rest: list[Item] = []
         for a in assignments:
-            if a.key in kept:
-                wanted[a.key] = self.reader.position(a.key)
+            kept = self._kept.pop(a.key, None)
+            if kept is not None and (kept.frontier, kept.holes) == (a.frontier, a.holes):
+                wanted[a.key] = kept.position
+                rest += kept.items
                 continue
             wanted[a.key] = min(a.holes, default=a.frontier)
-            self._skips.pop(a.key, None)
-            if a.holes:
-                # Finished events between the holes are read again but not acted on again.
-                self._skips[a.key] = (frozenset(a.holes), a.frontier)
+            self._begin_anew(a)
         self.reader.place(wanted)
-        rest = [item for item in self._rest if _place(item) in kept]
-        self.acting.deferred = {k: v for k, v in self.acting.deferred.items() if k[:2] in kept}
-        self._rest = []
-        self._reported = {}
         return rest
+
+    def _begin_anew(self, a: Assignment) -> None:
+        self._skips.pop(a.key, None)
+        if a.holes:
+            # Finished events between the holes are read again but not acted on again.
+            self._skips[a.key] = (frozenset(a.holes), a.frontier)
+        self.acting.forget(a.key)
+        now = time.monotonic()
+        for retry in a.retries:
+            tries = Tries(retry.attempts, retry.first_failed_at, now + retry.wait)
+            self.acting.tries[*a.key, retry.offset] = tries
 
     def read(self, limit: int, timeout: float) -> Batch | None:
         batch = self.reader.read(limit, timeout)
@@ -87,11 +111,16 @@ class Pipeline:
         skip = self._skips.get(partition)
         return skip is None or offset in skip[0] or offset >= skip[1]
 
-    def leave(self, rest: list[Item], reported: dict[Partition, tuple[int, tuple[int, ...]]]) -> None:
+    def leave(self, outcomes: list[PartitionOutcome], rest: dict[Partition, list[Item]]) -> None:
         """Keep what a unit did not finish, for the next unit to take up if it begins where this one ended."""
-        self._rest = rest
-        self._reported = reported
+        for part in outcomes:
+            position = self.reader.position(part.key)
+            self._kept[part.key] = _Kept(part.frontier, part.holes, position, rest.get(part.key, []))
         self.used_at = time.monotonic()
+
+    def is_skipping(self, partition: Partition) -> bool:
+        """Whether the reader is still among holes that an assignment named."""
+        return partition in self._skips
 
     def unread_holes(self, partition: Partition) -> set[int]:
         """Holes of an assignment that the reader has not come to yet."""
@@ -104,6 +133,10 @@ class Pipeline:
         skip = self._skips.get(partition)
         position = self.reader.position(partition)
         return max(position, skip[1]) if skip else position
+
+    def rest(self) -> None:
+        """Fetch nothing until the next unit; all else stays as it is."""
+        self.reader.place({})
 
     @property
     def evictable(self) -> bool:
@@ -122,13 +155,10 @@ class Pipeline:
                 part.close()
 
 
-def _acting(action: Any, spec: Any) -> Acting:
-    if callable(getattr(action, "act_batch", None)):
-        return Batches(action, spec)
-    if inspect.iscoroutinefunction(action.act):
-        return LoopStrands(action, spec)
-    return ThreadStrands(action, spec) if spec.options.concurrency > 1 else Serial(action, spec)
-
-
-def _place(item: Item) -> Partition:
-    return item.record.topic(), item.record.partition()
+def acting_for(chain: Chain, spec: PipelineSpec) -> Acting:
+    """The way to run this chain's action."""
+    if callable(getattr(chain.action, "act_batch", None)):
+        return Batches(chain, spec)
+    if inspect.iscoroutinefunction(chain.action.act):
+        return LoopStrands(chain, spec)
+    return ThreadStrands(chain, spec) if spec.options.concurrency > 1 else Serial(chain, spec)

@@ -5,138 +5,243 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from collections.abc import Callable
 
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal, Transient, Unavailable
 from penstock.core.event import RecordLike
-from penstock.worker.acting import Tally
-from penstock.worker.chain import Item
+from penstock.kafka.reader import Batch
+from penstock.worker.acting import partition_of
+from penstock.worker.chain import Broken, Item
 from penstock.worker.journal import Pages
 from penstock.worker.pipeline import Pipeline
 from penstock.worker.protocol import Halt, Partition, PartitionOutcome, UnitOutcome, UnitRequest
+from penstock.worker.replaying import bounded
+from penstock.worker.reporting import holds, report
+from penstock.worker.tally import Tally
 
 _BATCH = 2_000
 """Records per read: large enough that its fixed costs vanish, small enough that the deadline is kept."""
-
-
-class UnitRun(threading.Thread):
-    """Runs in a thread of its own, so that units wait for Kafka side by side and a slow one can be left behind."""
-
-    def __init__(
-        self, request: UnitRequest, pipeline: Pipeline | Exception, deadline: Deadline, pages: Pages | None = None
-    ) -> None:
-        super().__init__(name=f"unit-{request.pipeline}", daemon=True)
-        self.request = request
-        self.pipeline = pipeline
-        self.deadline = deadline
-        self.pages = pages
-        self.outcome = UnitOutcome(request.unit, request.pipeline, request.generation, "done")
-        self._unprepared: list[RecordLike] = []
-
-    def run(self) -> None:
-        if isinstance(self.pipeline, Exception):
-            self.outcome.halt = _build_halt(self.pipeline)
-            self._unmoved()
-            return
-        try:
-            self._work(self.pipeline)
-        except BaseException as error:  # noqa: BLE001 - a unit must always have an outcome, or its partitions would never be planned again
-            text = self.pipeline.scrub("".join(traceback.format_exception_only(error)).strip())
-            self.outcome.halt = Halt(
-                "outage" if isinstance(error, Transient) else "error",
-                getattr(error, "code", type(error).__name__),
-                text,
-            )
-            self._unmoved()
-
-    def _unmoved(self) -> None:
-        # Nothing counts as done: the same offsets are planned again.
-        self.outcome.failures.clear()
-        self.outcome.partitions = [
-            PartitionOutcome(a.topic, a.partition, a.epoch, a.frontier, a.holes) for a in self.request.assignments
-        ]
-
-    def _work(self, pipeline: Pipeline) -> None:
-        acting, tally = pipeline.acting, Tally(pipeline.scrub, throw=pipeline.spec.options.failure_mode == "THROW")
-        rest = pipeline.place(self.request.assignments)
-        acting.begin(tally, self.deadline, self.pages)
-        read, idle = 0, 0.0
-        began = time.monotonic()
-        try:
-            if rest:
-                acting.feed(rest)
-            while not (self.deadline.expired or tally.full) and read < self.request.max_records:
-                waited = time.monotonic()
-                batch = pipeline.read(min(_BATCH, self.request.max_records - read), self.deadline.remaining)
-                idle += time.monotonic() - waited
-                if batch is None:
-                    continue
-                try:
-                    items = pipeline.chain.prepare(batch.records)
-                except Unavailable as error:
-                    # I6: an outage concerns no event; what was read is read again by the next unit.
-                    tally.outage(error)
-                    self._unprepared = batch.records
-                    break
-                read += len(batch.records)
-                self.outcome.counts.filtered += len(batch.records) - len(items)
-                acting.feed(items)
-                if self.pages is not None and acting.notable and not acting.behind:
-                    self.pages.done(batch.ends)
-        finally:
-            unfinished = acting.finish()
-        counts = self.outcome.counts
-        counts.read, counts.acted, counts.failed = read, tally.acted, len(tally.failures)
-        self.outcome.failures, self.outcome.latencies, self.outcome.halt = tally.failures, tally.latencies, tally.halt
-        self.outcome.busy = time.monotonic() - began - idle
-        self._report(pipeline, unfinished)
-
-    def _report(self, pipeline: Pipeline, unfinished: list[Item]) -> None:
-        open_offsets: dict[Partition, set[int]] = {}
-        for record in [*(item.record for item in unfinished), *self._unprepared]:
-            open_offsets.setdefault((record.topic(), record.partition()), set()).add(record.offset())
-        tail_only = pipeline.acting.in_order
-        deferred = list(pipeline.acting.deferred)
-        trouble = pipeline.reader.trouble
-        reported: dict[Partition, tuple[int, tuple[int, ...]]] = {}
-        for a in self.request.assignments:
-            holes = pipeline.unread_holes(a.key) | {o for t, p, o in deferred if (t, p) == a.key}
-            frontier = pipeline.frontier(a.key)
-            unbegun = open_offsets.get(a.key, set())
-            if unbegun and tail_only and not holes:
-                frontier = min(unbegun)
-            else:
-                holes |= unbegun
-            reported[a.key] = (frontier, tuple(sorted(holes)))
-            at_end = pipeline.reader.at_end(a.key)
-            self.outcome.more = self.outcome.more or bool(unbegun) or not at_end
-            self.outcome.partitions.append(
-                PartitionOutcome(
-                    *a.key,
-                    a.epoch,
-                    *reported[a.key],
-                    at_end and not unbegun,
-                    a.key in trouble.out_of_range,
-                    a.key in trouble.gone,
-                )
-            )
-        if trouble.error and not self.outcome.counts.read and self.outcome.halt is None:
-            self.outcome.halt = Halt("outage", "broker", trouble.error)
-        for record in self._unprepared:
-            # These are in nobody's memory: the next unit must go back to them.
-            reported.pop((record.topic(), record.partition()), None)
-        pipeline.leave(unfinished, reported)
+_CREATE_WITHIN = 120.0
+"""Seconds that making a pipeline's plug-ins may take: an action may load a model, but not hang."""
 
 
 class UnknownBlueprint(LookupError):
     """The process does not have the blueprint that the driver thinks it has."""
 
 
-def _build_halt(error: Exception) -> Halt:
+class UnitRun(threading.Thread):
+    """Runs in a thread of its own, so that units wait for Kafka side by side and a slow one can be left behind."""
+
+    def __init__(
+        self,
+        request: UnitRequest,
+        build: Callable[[UnitRequest], Pipeline],
+        deadline: Deadline,
+        pages: Pages | None = None,
+    ) -> None:
+        super().__init__(name=f"unit-{request.pipeline}", daemon=True)
+        self.request = request
+        self.deadline = deadline
+        self.pages = pages
+        self.outcome = UnitOutcome(request.unit, request.pipeline, request.generation, "done")
+        self.over = threading.Event()
+        """Set when the outcome is complete."""
+        self.hangs = False
+        """True: its thread was given up."""
+        self._build = build
+        self._pipeline: Pipeline | None = None
+        self._tally: Tally | None = None
+        self._began = time.monotonic()
+        self._idle = 0.0
+        self._unprepared: list[RecordLike] = []
+        self._unfed: list[Item] = []
+        self._preparing: tuple[list[RecordLike], float] | None = None
+        self._claim = threading.Lock()
+
+    def run(self) -> None:
+        try:
+            pipeline = self._pipeline = self._build(self.request)
+        except BaseException as error:  # noqa: BLE001 - a plug-in that cannot be created is the pipeline's trouble, whatever it raises
+            self._end_with(_build_halt(error))
+            return
+        try:
+            unfinished = self._work(pipeline)
+            if self._claim.acquire(blocking=False):
+                self._report(pipeline, unfinished)
+                self.over.set()
+        except BaseException as error:  # noqa: BLE001 - a unit must always have an outcome, or its partitions would never be planned again
+            text = pipeline.scrub("".join(traceback.format_exception_only(error)).strip())
+            code = getattr(error, "code", type(error).__name__)
+            self._end_with(Halt("outage" if isinstance(error, Transient) else "error", code, text))
+
+    def _end_with(self, halt: Halt) -> None:
+        """Nothing counts as done: the same offsets are planned again."""
+        if not self.over.is_set():
+            self.outcome.halt = halt
+            self.outcome.failures = []
+            self.outcome.partitions = [
+                PartitionOutcome(a.topic, a.partition, a.epoch, a.frontier, a.holes, a.retries)
+                for a in self.request.assignments
+            ]
+            self.over.set()
+
+    # -- work ------------------------------------------------------------------------------
+
+    def _work(self, pipeline: Pipeline) -> list[Item]:
+        """Returns what is not finished."""
+        acting, request = pipeline.acting, self.request
+        throw = pipeline.spec.options.failure_mode == "THROW"
+        tally = self._tally = Tally(pipeline.scrub, throw=throw, breaker=pipeline.breaker)
+        pipeline.pacer.rate = request.rate
+        if request.bounds is not None:
+            pipeline.reader = bounded(pipeline.reader, request.bounds)
+        rest = pipeline.place(request.assignments)
+        owned = {a.key for a in request.assignments}
+        acting.begin(tally, self.deadline, self.pages, exact=not any(a.holes for a in request.assignments))
+        acting.end_deferrals(owned)
+        read = 0
+        try:
+            self._feed(pipeline, rest)
+            while not (self.deadline.expired or tally.full or self._unfed) and read < request.max_records:
+                acting.wake()
+                due = acting.next_due
+                if pipeline.reader.exhausted and (due is None or due >= self.deadline.at):
+                    break
+                held = holds(pipeline)
+                pipeline.reader.hold(held)
+                if held >= owned and (due is None or due >= self.deadline.at) and not acting.busy:
+                    # Everything waits for a retry that comes after this unit.
+                    break
+                batch = self._read(pipeline, 1 if request.careful else min(_BATCH, request.max_records - read), due)
+                if batch is not None:
+                    read += len(batch.records)
+                    if not self._take(pipeline, batch):
+                        break
+        finally:
+            unfinished = acting.finish()
+        self.outcome.counts.read = read
+        return unfinished
+
+    def _read(self, pipeline: Pipeline, limit: int, due: float | None) -> Batch | None:
+        began = time.monotonic()
+        timeout = self.deadline.remaining
+        if due is not None:
+            timeout = max(0.0, min(timeout, due - began))
+        batch = pipeline.read(limit, timeout)
+        self._idle += time.monotonic() - began
+        return batch
+
+    def _take(self, pipeline: Pipeline, batch: Batch) -> bool:
+        """Prepare a batch and act on it; False when there was an outage."""
+        acting, pages = pipeline.acting, self.pages
+        if pages is not None:
+            pages.working(_exactly(batch) if self.request.careful else batch.starts, batch.ends)
+        self._preparing = (batch.records, time.monotonic())
+        try:
+            items = pipeline.chain.prepare(batch.records)
+        except Unavailable as error:
+            # I6: an outage concerns no event; what was read is read again by the next unit.
+            acting.tally.outage(error)
+            self._unprepared = batch.records
+            return False
+        finally:
+            self._preparing = None
+        if pages is not None:
+            pages.idle()
+        self.outcome.counts.filtered += len(batch.records) - len(items)
+        self._feed(pipeline, items)
+        if self.request.careful:
+            acting.calm_down()
+        if pages is not None and not self._unfed and acting.all_done:
+            pages.done(batch.ends)
+        return True
+
+    def _feed(self, pipeline: Pipeline, items: list[Item]) -> None:
+        """At the pace of the rate limit; what may not begin in this unit is kept."""
+        if pipeline.pacer.rate is None:
+            if items:
+                pipeline.acting.feed(items)
+            return
+        at = 0
+        while at < len(items) and not pipeline.acting.tally.full:
+            began = time.monotonic()
+            allowed = pipeline.pacer.allow(len(items) - at, self.deadline)
+            self._idle += time.monotonic() - began
+            if allowed == 0:
+                break
+            pipeline.acting.feed(items[at : at + allowed])
+            at += allowed
+        self._unfed = items[at:]
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def _report(self, pipeline: Pipeline, unfinished: list[Item], suspects: dict[Partition, int] | None = None) -> None:
+        tally, counts, outcome = pipeline.acting.tally, self.outcome.counts, self.outcome
+        tally.end()
+        counts.acted, counts.failed, counts.retried = tally.acted, len(tally.failures), tally.retried
+        outcome.failures, outcome.latencies, outcome.halt = list(tally.failures), tally.latencies, tally.halt
+        outcome.busy = time.monotonic() - self._began - self._idle
+        report(outcome, self.request, pipeline, [*unfinished, *self._unfed], self._unprepared)
+        for part in outcome.partitions:
+            if suspects and part.key in suspects:
+                part.suspect_until = suspects[part.key]
+
+    @property
+    def overdue(self) -> bool:
+        """Whether user code has not returned for longer than it may."""
+        now, pipeline, preparing = time.monotonic(), self._pipeline, self._preparing
+        if self.over.is_set():
+            return False
+        if pipeline is None:
+            return now - self._began > _CREATE_WITHIN
+        if preparing is not None:
+            return now - preparing[1] > pipeline.acting.timeout and not pipeline.acting.busy
+        return pipeline.acting.overdue(now)
+
+    def abandon(self) -> None:
+        """Give the thread up, from another one: what it is at has failed, or is tried alone; the rest is unfinished."""
+        pipeline, preparing = self._pipeline, self._preparing
+        if pipeline is None:
+            if self._claim.acquire(blocking=False):
+                self.hangs = True
+                self._end_with(Halt("error", "timeout", f"create did not return within {_CREATE_WITHIN:g} s"))
+            return
+        hanging: list[Item]
+        if preparing is not None:
+            pipeline.acting.give_up()
+            hanging = [Broken(record, "decode", pipeline.acting.timed_out()) for record in preparing[0]]
+            unfinished = [*hanging, *pipeline.acting.finish()]
+        elif (found := pipeline.acting.give_up()) is not None:
+            hanging, unfinished = found
+        else:
+            return
+        if not self._claim.acquire(blocking=False):
+            return
+        self.hangs = True
+        suspects: dict[Partition, int] = {}
+        if len(hanging) == 1:
+            verdict = pipeline.acting.fail(hanging[0], "timeout", pipeline.acting.timed_out())
+            if verdict == "failed":
+                unfinished = [item for item in unfinished if item is not hanging[0]]
+        else:
+            suspects = {partition_of(item): item.record.offset() + 1 for item in hanging}
+        self._report(pipeline, unfinished, suspects)
+        self.over.set()
+
+
+def _build_halt(error: BaseException) -> Halt:
     if isinstance(error, UnknownBlueprint):
         return Halt("unknown", "unknown", str(error))
     if isinstance(error, Transient):
         return Halt("outage", getattr(error, "code", "outage"), str(error))
     if isinstance(error, PenstockError) and isinstance(error, Terminal):
         return Halt("build", error.code, str(error))
+    if isinstance(error, SystemExit):
+        return Halt("error", "SystemExit", f"create called sys.exit({error.code})")
     return Halt("error", type(error).__name__, f"{type(error).__name__}: {error}")
+
+
+def _exactly(batch: Batch) -> dict[Partition, int]:
+    """Where the records themselves begin; there may be nothing between that and the start of the batch."""
+    return {(r.topic(), r.partition()): r.offset() for r in reversed(batch.records)}

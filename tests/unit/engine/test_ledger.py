@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.ledger import Owned, decode, encode
+from penstock.core.holes import Note, OpenRetry, decode, encode
+from penstock.engine.ledger import Owned
 
 partitions = st.builds(
     lambda base, finished: (base, finished),
@@ -21,9 +22,10 @@ def test_what_is_encoded_comes_back(partition: tuple[int, list[bool]], topic_id:
     holes = tuple(base + i for i, done in enumerate(finished) if not done)
     position = min(holes, default=frontier)
 
-    known, found, open_ = decode(position, encode(topic_id, position, frontier, holes))
+    note = decode(position, encode(topic_id, position, frontier, holes))
 
-    assert known == topic_id
+    assert note.topic_id == topic_id
+    found, open_ = note.frontier, note.holes
     unfinished = {o for o in range(position, frontier) if o in holes}
     # Holes with nothing finished above them need no place: they lie beyond the frontier that comes back.
     assert set(open_) == {o for o in unfinished if o < found}
@@ -37,11 +39,35 @@ def test_metadata_never_grows_beyond_what_brokers_take(offsets: list[int]) -> No
     commit = own.commit()
     assert len(commit.metadata) <= 3_000
     assert commit.offset == holes[0]
-    _, frontier, open_ = decode(commit.offset, commit.metadata)
+    note = decode(commit.offset, commit.metadata)
     # I1: nothing unfinished may be taken for finished.
-    assert not [o for o in holes if o < frontier and o not in open_]
+    assert not [o for o in holes if o < note.frontier and o not in note.holes]
+    assert note.frontier > commit.offset, "what fits is remembered"
 
 
 def test_a_commit_of_another_client_has_no_topic_id() -> None:
-    for metadata in ("", "leader=7", "p1;only-two", "p1;id;not base 36!"):
-        assert decode(42, metadata) == (None, 42, ())
+    for metadata in ("", "leader=7", "p1;only-two", "p1;id;not base 36!;"):
+        assert decode(42, metadata) == Note(None, 42)
+
+
+retries = st.lists(
+    st.builds(
+        lambda offset, attempts, first, wait: OpenRetry(offset, attempts, first * 1000, (first + wait) * 1000),
+        st.integers(50, 5_000),
+        st.integers(1, 500),
+        st.integers(1_700_000_000, 2_000_000_000),
+        st.integers(0, 100_000),
+    ),
+    unique_by=lambda retry: retry.offset,
+    max_size=400,
+)
+
+
+@given(retries)
+def test_retries_come_back_as_far_as_they_fit(given_: list[OpenRetry]) -> None:
+    offsets = sorted(retry.offset for retry in given_)
+    metadata = encode("id", 50, 6_000, offsets or [50], given_)
+    assert len(metadata) <= 3_000
+    found = decode(50, metadata).retries
+    assert list(found) == sorted(given_, key=lambda retry: retry.offset)[: len(found)]
+    assert len(found) == len(given_) or len(metadata) > 2_900

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.ledger import encode
+from penstock.core.holes import encode
 from penstock.engine.positions import Remembered, find
 
 AT = ("orders", 3)

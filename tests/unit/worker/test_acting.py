@@ -14,9 +14,11 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event, Record
-from penstock.worker.acting import Acting, Batches, Serial, Tally
-from penstock.worker.chain import Broken, Item
+from penstock.worker.acting import Acting
+from penstock.worker.chain import Broken, Chain, Item
+from penstock.worker.serial import Batches, Serial
 from penstock.worker.strands import LoopStrands, ThreadStrands
+from penstock.worker.tally import Tally
 
 SPEC = {"source": {"config": {"topics": ["t"]}}, "action": {"type": "hello_world"}}
 
@@ -37,6 +39,10 @@ class Acts:
 class ActsOnBatches:
     def __init__(self, act_batch: Any) -> None:
         self.act_batch = act_batch
+
+
+def chain(action: Any) -> Chain:
+    return Chain(None, [], action)  # type: ignore[arg-type]  # nothing is decoded here
 
 
 def run(acting: Acting, fed: list[Item], *, seconds: float = 5.0, throw: bool = False) -> tuple[Tally, list[int]]:
@@ -63,10 +69,10 @@ def ways(act: Any) -> dict[str, Acting]:
         return results
 
     return {
-        "serial": Serial(Acts(act), spec()),
-        "batches": Batches(ActsOnBatches(act_batch), spec()),
-        "threads": ThreadStrands(Acts(act), spec(concurrency=8)),
-        "loop": LoopStrands(Acts(act_async), spec(concurrency=8)),
+        "serial": Serial(chain(Acts(act)), spec()),
+        "batches": Batches(chain(ActsOnBatches(act_batch)), spec()),
+        "threads": ThreadStrands(chain(Acts(act)), spec(concurrency=8)),
+        "loop": LoopStrands(chain(Acts(act_async)), spec(concurrency=8)),
     }
 
 
@@ -164,9 +170,9 @@ def test_strands_keep_each_key_in_order_and_work_side_by_side(way: str) -> None:
         leave(event)
 
     strands: Acting = (
-        ThreadStrands(Acts(act), spec(concurrency=8))
+        ThreadStrands(chain(Acts(act)), spec(concurrency=8))
         if way == "threads"
-        else LoopStrands(Acts(act_async), spec(concurrency=8))
+        else LoopStrands(chain(Acts(act_async)), spec(concurrency=8))
     )
     tally, rest = run(strands, items(300, keys=20), seconds=30)
     assert (tally.acted, rest) == (300, [])
@@ -175,7 +181,7 @@ def test_strands_keep_each_key_in_order_and_work_side_by_side(way: str) -> None:
 
 
 def test_a_batch_that_gives_too_few_results_fails_its_events_clearly() -> None:
-    tally, rest = run(Batches(ActsOnBatches(lambda _: [None]), spec()), items(3))
+    tally, rest = run(Batches(chain(ActsOnBatches(lambda _: [None])), spec()), items(3))
     assert rest == []
     assert {failed.failure.error for failed in tally.failures} == {
         "act_batch returned 1 results for 3 events (return one result per event, in order)"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
+from penstock.core.event import Record
 from penstock.worker import journal
 from penstock.worker.journal import Journal, Progress
 from penstock.worker.protocol import Assignment
+
+
+def record(partition: int, offset: int) -> Record:
+    return Record("t", partition, offset, None, b"")
 
 
 def test_what_is_noted_is_read_by_unit_and_partition(tmp_path: Path) -> None:
@@ -18,31 +24,52 @@ def test_what_is_noted_is_read_by_unit_and_partition(tmp_path: Path) -> None:
     first = written.open(7, [Assignment("t", 0, 1, 100), Assignment("t", 1, 1, 50), Assignment("t", 2, 1, 9, (4,))])
     second = written.open(8, [Assignment("u", 0, 1, 5)])
     first.done({("t", 0): 120})
-    first.acting_on(("t", 1), 51, 51)
-    first.done({("t", 2): 12})  # a partition with holes is not noted
+    first.acting_on(record(1, 51), True)
+    first.working({("t", 2): 4}, {("t", 2): 7})
 
+    assert journal.writer(path) == os.getpid()
     assert journal.read(path) == {
-        7: {0: Progress(120, None), 1: Progress(51, 51)},
-        8: {0: Progress(5, None)},
+        7: {0: Progress(120), 1: Progress(51, suspects={51}), 2: Progress(9, suspects={4, 5, 6})},
+        8: {0: Progress(5)},
     }
+    first.acting_on(record(0, 120), False)
+    assert journal.read(path)[7][1] == Progress(51), "the thread has gone on to another partition"
+    assert journal.read(path)[7][0] == Progress(120, suspects={120})
+    first.idle()
+    assert journal.read(path)[7][0] == Progress(120)
     written.close(first)
-    assert journal.read(path) == {8: {0: Progress(5, None)}}
+    assert journal.read(path) == {8: {0: Progress(5)}}
     written.close(second)
     assert journal.read(path) == {}
+
+
+def test_the_log_of_strands_tells_done_from_begun(tmp_path: Path) -> None:
+    path = str(tmp_path / "lane.journal")
+    pages = Journal(path).open(1, [Assignment("t", 0, 1, 10), Assignment("t", 1, 1, 0)])
+    for offset in (10, 11, 12, 13):
+        pages.begun(record(0, offset))
+    pages.begun(record(1, 0))
+    pages.ended(record(0, 11), done=True)
+    pages.ended(record(0, 12), done=False)
+    pages.ended(record(1, 0), done=True)
+    assert journal.read(path) == {
+        1: {0: Progress(10, finished={11}, suspects={10, 13}), 1: Progress(0, finished={0})},
+    }
 
 
 def test_notes_survive_the_death_of_the_process(tmp_path: Path) -> None:
     path = str(tmp_path / "lane.journal")
     dies = f"""
         import os, signal
+        from penstock.core.event import Record
         from penstock.worker.journal import Journal
         from penstock.worker.protocol import Assignment
         pages = Journal({path!r}).open(1, [Assignment("t", 0, 1, 10)])
-        pages.acting_on(("t", 0), 42, 42)
+        pages.acting_on(Record("t", 0, 42, None, b""), True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(dies)], check=False, timeout=60)
-    assert journal.read(path) == {1: {0: Progress(42, 42)}}
+    assert journal.read(path) == {1: {0: Progress(42, suspects={42})}}
 
 
 def test_a_missing_or_torn_journal_says_nothing(tmp_path: Path) -> None:

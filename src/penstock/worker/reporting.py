@@ -1,0 +1,90 @@
+"""What a unit says at its end: per partition the frontier, what is open below it, and what waits for a retry."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.core.event import RecordLike
+from penstock.core.holes import fits
+from penstock.worker.acting import Acting, partition_of
+from penstock.worker.chain import Item
+from penstock.worker.pipeline import Pipeline
+from penstock.worker.protocol import Assignment, Halt, Partition, PartitionOutcome, Retry, UnitOutcome, UnitRequest
+
+_HOLES_AT_MOST = 10_000
+_FEW = 100
+"""So many holes always fit into a commit."""
+
+
+def holds(pipeline: Pipeline) -> set[Partition]:
+    """Partitions to read no further from: their order forbids it, or what is open could not be remembered."""
+    acting = pipeline.acting
+    waiting = acting.waiting
+    if acting.tail_only:
+        return set(waiting)
+    return {tp for tp, offsets in waiting.items() if len(offsets) > _FEW and not _fit(pipeline, tp, sorted(offsets))}
+
+
+def _fit(pipeline: Pipeline, partition: Partition, holes: list[int]) -> bool:
+    return len(holes) < _HOLES_AT_MOST and fits(holes[0], pipeline.frontier(partition), holes)
+
+
+def report(
+    outcome: UnitOutcome,
+    request: UnitRequest,
+    pipeline: Pipeline,
+    unfinished: list[Item],
+    unprepared: list[RecordLike],
+) -> None:
+    """Fill in the outcome's partitions, and leave what is unfinished for the next unit."""
+    rest: dict[Partition, list[Item]] = {}
+    for item in unfinished:
+        rest.setdefault(partition_of(item), []).append(item)
+    unread: dict[Partition, set[int]] = {}
+    for record in unprepared:
+        unread.setdefault((record.topic(), record.partition()), set()).add(record.offset())
+    trouble = pipeline.reader.trouble
+    for a in request.assignments:
+        unbegun = {item.record.offset() for item in rest.get(a.key, ())} | unread.get(a.key, set())
+        part = _outcome(a, pipeline, unbegun)
+        part.out_of_range, part.gone = a.key in trouble.out_of_range, a.key in trouble.gone
+        outcome.more = outcome.more or bool(unbegun) or not pipeline.reader.at_end(a.key)
+        outcome.partitions.append(part)
+    if trouble.error and not outcome.counts.read and outcome.halt is None:
+        outcome.halt = Halt("outage", "broker", trouble.error)
+    # What was not prepared is in nobody's memory: the next unit must go back to it.
+    pipeline.leave([part for part in outcome.partitions if part.key not in unread], rest)
+
+
+def _outcome(a: Assignment, pipeline: Pipeline, unbegun: set[int]) -> PartitionOutcome:
+    acting, now = pipeline.acting, time.monotonic()
+    holes = pipeline.unread_holes(a.key) | {place[2] for place in list(acting.deferred) if place[:2] == a.key}
+    frontier = pipeline.frontier(a.key)
+    if unbegun and acting.tail_only and not pipeline.is_skipping(a.key):
+        frontier = min(unbegun)
+        holes = {hole for hole in holes if hole < frontier}
+    else:
+        holes |= unbegun
+    return PartitionOutcome(
+        *a.key,
+        a.epoch,
+        frontier,
+        tuple(sorted(holes)),
+        _retries(acting, a.key, now),
+        blocked_for=_blocked_for(acting, a.key, unbegun, now),
+        at_end=pipeline.reader.at_end(a.key) and not unbegun,
+    )
+
+
+def _retries(acting: Acting, partition: Partition, now: float) -> tuple[Retry, ...]:
+    return tuple(
+        Retry(place[2], tries.attempts, tries.first_failed_at, max(0.0, tries.due - now))
+        for place, tries in acting.tries.items()
+        if place[:2] == partition
+    )
+
+
+def _blocked_for(acting: Acting, partition: Partition, unbegun: set[int], now: float) -> float | None:
+    """Where order forbids to go on, the partition waits for its first unfinished event, in nobody's slot."""
+    first = acting.tries.get((*partition, min(unbegun))) if unbegun and acting.tail_only else None
+    return max(0.0, first.due - now) if first else None

@@ -1,0 +1,234 @@
+"""Acting in the unit's own thread: one event after the other, or a batch at a time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from penstock.config.spec import PipelineSpec
+from penstock.core.event import Event
+from penstock.worker.acting import Acting, Verdict, coordinates, partition_of
+from penstock.worker.chain import Broken, Chain, Item
+from penstock.worker.parking import Parking
+from penstock.worker.protocol import Partition
+from penstock.worker.tally import ActResult
+
+_SAMPLES = 50
+"""Latencies taken per batch; more would show in the cost of an event and not in the figures."""
+
+
+class Inline(Acting):
+    """What acts in the unit's own thread. Another thread may look at `_flight` and give the unit up."""
+
+    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
+        super().__init__(chain, spec)
+        self._parking = Parking(self.strand)
+        self._rest: list[Item] = []
+        self._ahead: list[Item] = []
+        """What is being worked through; what is in flight is in it."""
+        self._flight: Item | None = None
+        self._began = 0.0
+        self._given_up = False
+
+    def feed(self, items: list[Item]) -> None:
+        self._go(self._sorted_out(items) if self._parking or self.tries else items)
+
+    def _sorted_out(self, items: list[Item]) -> list[Item]:
+        """Without those that have to wait."""
+        kept = []
+        for item in items:
+            if self._parking.behind(item):
+                continue
+            if self.is_early(item):
+                self._parking.park(item, self.tries[coordinates(item)].due)
+            else:
+                kept.append(item)
+        return kept
+
+    def _go(self, items: list[Item]) -> None:
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        while not (self.deadline.expired or self.tally.full) and (line := self._parking.take_due(time.monotonic())):
+            self._ahead = line
+            first = self._tried_again(line[0])
+            self._go(([] if first is None else [first]) + line[1:])
+
+    def _tried_again(self, item: Item) -> Item | None:
+        self._began, self._flight = time.monotonic(), item
+        try:
+            return self.again(item)
+        finally:
+            self._flight = None
+
+    @property
+    def next_due(self) -> float | None:
+        return self._parking.next_due
+
+    @property
+    def waiting(self) -> dict[Partition, list[int]]:
+        return self._parking.offsets if self._parking else {}
+
+    @property
+    def _notable(self) -> bool:
+        """Whether all before the event in flight is finished: failures and deferrals are only in this memory."""
+        return self.exact and not (self.tally.failures or self.deferred or self._parking or self.tries)
+
+    @property
+    def all_done(self) -> bool:
+        return self._notable and not self._rest
+
+    def finish(self) -> list[Item]:
+        rest = self._rest + self._parking.items()
+        self._rest = []
+        self._parking.clear()
+        return sorted(rest, key=coordinates)
+
+    def overdue(self, now: float) -> bool:
+        return self._flight is not None and now - self._began > self.timeout
+
+    def give_up(self) -> tuple[list[Item], list[Item]] | None:
+        item = self._flight
+        self._given_up = True
+        # The thread sets the flight before it looks whether it was given up: it is either still at this event, or it
+        # will not begin another.
+        if item is None or self._flight is not item:
+            return None
+        self.tainted = True
+        ahead = self._ahead
+        at = next(index for index, each in enumerate(ahead) if each is item)
+        return self._hanging(item), [*ahead[at:], *self._rest, *self._parking.items()]
+
+    def _hanging(self, item: Item) -> list[Item]:
+        return [item]
+
+
+class Serial(Inline):
+    """One event after the other."""
+
+    def _go(self, items: list[Item]) -> None:
+        at, step = 0, max(1, len(items) // _SAMPLES)
+        while at < len(items):
+            self._ahead = items
+            done, verdict = self._run(items[at : at + step])
+            at += done
+            if verdict == "stop":
+                self._rest += items[at:]
+                return
+            if verdict == "later":
+                items, at = self._sorted_out(items[at:]), 0
+            else:
+                self.tally.sample(items[at - 1])
+
+    def _run(self, items: list[Item]) -> tuple[int, Verdict]:  # noqa: C901 - the hottest loop of all, kept in one piece
+        """Number of items behind us, and whether all of them are (`done`)."""
+        act, end, clock, tries = self.action.act, self.deadline.at, time.monotonic, self.tries
+        note = self.pages.acting_on if self.pages is not None else None
+        exact = self._notable
+        passed = good = 0
+        verdict: Verdict = "done"
+        for item in items:
+            self._began = now = clock()
+            if now >= end:
+                verdict = "stop"
+                break
+            self._flight = item
+            if self._given_up:
+                verdict = "stop"
+                break
+            if note is not None:
+                note(item.record, exact)
+            if type(item) is Event:
+                # The common case, kept free of calls: a result of None or True needs nothing more.
+                try:
+                    result = act(item)
+                except BaseException as error:  # noqa: BLE001 - as in `one`
+                    self.tally.acted += good
+                    good = 0
+                    verdict = self.fail(item, "act", error)
+                else:
+                    if result is None or result is True:
+                        good += 1
+                        passed += 1
+                        if tries:
+                            tries.pop(coordinates(item), None)
+                        continue
+                    good += result is False
+                    verdict = self.unusual(item, result)
+            elif isinstance(item, Broken):
+                self.tally.acted += good
+                good = 0
+                verdict = self.fail(item, item.stage, item.error)
+            if verdict == "stop":
+                break
+            exact = False
+            passed += 1
+            if verdict == "later":
+                self._parking.park(item, tries[coordinates(item)].due)
+                break
+        self._flight = None
+        self.tally.acted += good
+        return passed, verdict
+
+
+class Batches(Inline):
+    """An action that takes many events at once."""
+
+    tail_only = False
+
+    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
+        super().__init__(chain, spec)
+        self._batch: list[Event] = []
+
+    def _go(self, items: list[Item]) -> None:
+        if not items:
+            return
+        if self.deadline.expired or self._given_up:
+            self._rest += items
+            return
+        self._ahead = items
+        events = [item for item in items if isinstance(item, Event)]
+        results = iter(self._act(events) if events else [])
+        for index, item in enumerate(items):
+            verdict = self._take(item, next(results) if isinstance(item, Event) else None)
+            if verdict == "later":
+                self._parking.park(item, self.tries[coordinates(item)].due)
+            elif verdict == "stop":
+                self._rest += items[index:]
+                return
+        if events:
+            self.tally.sample(events[0])
+            self.tally.sample(events[-1])
+
+    def _act(self, events: list[Event]) -> list[Any]:
+        self._batch = events
+        if self.pages is not None:
+            firsts: dict[Partition, int] = {}
+            for event in events:
+                firsts.setdefault(partition_of(event), event.record.offset())
+            self.pages.working(firsts, {partition_of(event): event.record.offset() + 1 for event in events})
+        self._began, self._flight = time.monotonic(), events[0]
+        try:
+            results = list(self.action.act_batch(events))
+            if len(results) != len(events):
+                raise ActResult(
+                    f"act_batch returned {len(results)} results for {len(events)} events",
+                    hint="return one result per event, in order",
+                )
+        except BaseException as error:  # noqa: BLE001 - as in `one`
+            results = [error] * len(events)
+        finally:
+            self._flight = None
+            if self.pages is not None:
+                self.pages.idle()
+        return results
+
+    def _take(self, item: Item, result: Any) -> Verdict:
+        if isinstance(item, Broken):
+            return self.fail(item, item.stage, item.error)
+        if isinstance(result, BaseException):
+            return self.fail(item, "act", result)
+        return self.done(item, result)
+
+    def _hanging(self, item: Item) -> list[Item]:  # noqa: ARG002 - the whole batch hangs
+        return list(self._batch)

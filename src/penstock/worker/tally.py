@@ -1,0 +1,86 @@
+"""What a unit has done so far: counts, failures, and why it must end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from penstock.core.dead_letter import Stage
+from penstock.core.errors import PenstockError, Terminal, Transient, Unavailable
+from penstock.core.event import Event
+from penstock.core.latency import Latencies
+from penstock.worker.breaker import Breaker
+from penstock.worker.chain import Item
+from penstock.worker.failing import failed_event
+from penstock.worker.protocol import FailedEvent, Halt
+from penstock.worker.retrying import Tries
+
+_FAILURES_AT_MOST = 1_000
+_FAILURE_BYTES_AT_MOST = 8 << 20
+"""A unit ends early at these limits, so that a topic full of poison cannot flood the driver."""
+
+
+class ActResult(PenstockError, Terminal):
+    """An action returned something that says neither done nor deferred."""
+
+    code = "act-result"
+
+
+class TimedOut(PenstockError, Transient):
+    """An event was worked on for longer than `options.timeout`, or not acknowledged within `deferral_timeout`."""
+
+    code = "timeout"
+
+
+class Tally:
+    """Strands share it."""
+
+    def __init__(self, scrub: Callable[[str], str], *, throw: bool, breaker: Breaker | None = None) -> None:
+        self.acted = 0
+        self.retried = 0
+        self.failures: list[FailedEvent] = []
+        self.latencies = Latencies()
+        self.halt: Halt | None = None
+        self.lock = threading.Lock()
+        self._scrub = scrub
+        self._throw = throw
+        self._breaker = breaker
+        self._bytes = 0
+        if breaker:
+            breaker.begin()
+
+    def fail(self, item: Item, stage: Stage, error: BaseException, tries: Tries | None = None) -> bool:
+        """Record a failure; True when the event counts as finished, False when the pipeline stops at it (THROW)."""
+        failed = failed_event(item, stage, error, self._scrub, tries)
+        with self.lock:
+            self.failures.append(failed)
+            self._bytes += len(failed.record.value() or b"")
+            if self._throw and self.halt is None:
+                self.halt = Halt("throw", failed.failure.error_code, failed.failure.error)
+            reason = self._breaker.failed(self.acted + len(self.failures)) if self._breaker else None
+            if reason and self.halt is None:
+                text = f"{reason}; the last one: {failed.failure.error}"
+                self.halt = Halt("breaker", failed.failure.error_code, text)
+        return not self._throw
+
+    def outage(self, error: Unavailable) -> None:
+        with self.lock:
+            wait = getattr(error, "retry_after", None)
+            self.halt = self.halt or Halt("outage", error.code, self._scrub(str(error)), wait)
+
+    def end(self) -> None:
+        if self._breaker:
+            self._breaker.end(self.acted + len(self.failures))
+
+    @property
+    def full(self) -> bool:
+        """True: take no more events in this unit."""
+        return self.halt is not None or len(self.failures) >= _FAILURES_AT_MOST or self._bytes >= _FAILURE_BYTES_AT_MOST
+
+    def sample(self, item: Item) -> None:
+        """Note the time from the record's timestamp to now."""
+        if type(item) is Event:
+            stamp = item.record.timestamp()[1]
+            if stamp > 0:
+                self.latencies.add((max(0.0, time.time() * 1000 - stamp),))
