@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from penstock.core.holes import decode
 from penstock.engine.flow import Flow
-from penstock.engine.ledger import decode
 from penstock.store import DeadLetterFilter, DeadLetterRow, Store
 from tests.faults import effects
 from tests.faults.checker import NOTHING, Allowance, At, Committed, Effect, History, Produced, Report, assert_kept
@@ -132,8 +132,8 @@ class CommitWatch:
             if self._latest.get((at.topic, at.partition)) == (at.offset, at.metadata):
                 continue
             self._latest[at.topic, at.partition] = (at.offset, at.metadata)
-            _, frontier, holes = decode(at.offset, at.metadata or "")[:3]
-            self.seen.append(Committed((at.topic, at.partition), at.offset, now, frontier, tuple(holes)))
+            note = decode(at.offset, at.metadata or "")
+            self.seen.append(Committed((at.topic, at.partition), at.offset, now, note.frontier, note.holes))
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):

@@ -8,6 +8,9 @@ import pytest
 
 from tests.faults.scene import SESSION_S
 from tests.support.engine import Engine
+from tests.support.postgres import postgres_server
+
+__all__ = ["engine", "postgres_server"]
 
 
 @pytest.fixture(scope="package")

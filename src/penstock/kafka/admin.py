@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -150,20 +151,17 @@ class ClusterView:
 
     def committed(self, group: str, places: Sequence[Place]) -> dict[Place, tuple[int | None, str | None]]:
         """Committed offset (None: never) and commit metadata of each partition."""
-        return (
-            self._committed(ConsumerGroupTopicPartitions(group, [TopicPartition(*p) for p in places])) if places else {}
-        )
-
-    def committed_anywhere(self, group: str) -> dict[Place, tuple[int | None, str | None]]:
-        """The same of every partition for which the group has committed something."""
-        return self._committed(ConsumerGroupTopicPartitions(group))
-
-    def _committed(self, wanted: ConsumerGroupTopicPartitions) -> dict[Place, tuple[int | None, str | None]]:
-        request, group = [wanted], wanted.group_id
+        if not places:
+            return {}
 
         def ask() -> list[TopicPartition]:
-            futures = self._admin.list_consumer_group_offsets(request, request_timeout=self._timeout)
-            answer: list[TopicPartition] = futures[group].result(self._timeout + 1).topic_partitions
+            # A consumer that never joins: the admin client's own question ends the whole process where the group's
+            # coordinator is just moving (rd_kafka_handle_OffsetFetch wants a consumer behind it).
+            consumer = Consumer(self._config.consumer({"group.id": group, "error_cb": self._errors}))
+            try:
+                answer = consumer.committed([TopicPartition(*place) for place in places], timeout=self._timeout)
+            finally:
+                consumer.close()
             for at in answer:
                 if at.error is not None and at.error.code() not in ABSENT:
                     raise KafkaException(at.error)
@@ -174,6 +172,11 @@ class ClusterView:
             (at.topic, at.partition): (at.offset, at.metadata or None) if at.offset >= 0 else (None, None)
             for at in answer or ()
         }
+
+    def committed_anywhere(self, group: str) -> dict[Place, tuple[int | None, str | None]]:
+        """The same of every partition for which the group has committed something."""
+        everywhere = [(topic, number) for topic, count in self.topics().items() for number in range(count)]
+        return {place: at for place, at in self.committed(group, everywhere).items() if at[0] is not None}
 
     def alter_offsets(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
         """Set a group's offsets, with their commit metadata; raises `GroupBusy` unless the group is empty."""

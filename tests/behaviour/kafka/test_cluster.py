@@ -127,3 +127,13 @@ def test_the_embedded_cluster_ends_with_its_block() -> None:
         ClusterView(client, timeout=0.5).topics()
     with pytest.raises(BrokerUnavailable):
         cluster.create_topic("t")
+
+
+@pytest.mark.kafka
+def test_the_first_question_for_offsets_finds_a_coordinator_in_the_making() -> None:
+    with KafkaBroker() as broker:
+        broker.create_topic("t")
+        view = ClusterView(KafkaClientConfig.of(ConnectionSpec(bootstrap=broker.bootstrap)))
+        # The offsets topic is made by this question; the admin client would end the process here.
+        assert view.committed("new", [("t", 0)]) == {("t", 0): (None, None)}
+        assert view.committed_anywhere("new") == {}
