@@ -14,6 +14,7 @@ from penstock.core.errors import Unavailable
 from penstock.core.metrics import Metrics
 from penstock.core.status import State
 from penstock.store import Desired, DesiredRow, Store
+from penstock.store.desired import said
 
 log = structlog.get_logger("penstock.control")
 
@@ -53,13 +54,6 @@ class Wanted:
         if self.held_by is not None and self.state != "failed":
             return "stopped", f"offsets are being reset by {self.held_by}"
         return self.state, said(self.by, self.reason)
-
-
-def said(by: str | None, reason: str | None) -> str | None:
-    """Who wanted it, and why, as one text."""
-    if by is None or reason is None:
-        return reason or (f"by {by}" if by else None)
-    return f"{reason} (by {by})"
 
 
 class Controlled(Protocol):

@@ -9,6 +9,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.status import PartitionStatus, PipelineStatus, State
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
+from penstock.store.desired import said
 from penstock.store.partitions import PartitionRow
 from penstock.store.pipelines import StateRow
 from penstock.store.store import Store
@@ -38,8 +39,8 @@ def pipeline_statuses(store: Store, pipeline: str | None = None) -> list[Pipelin
     for name in names if pipeline is None else [name for name in names if name == pipeline]:
         state, reason = _state(states.get(name, []), alive)
         wanted = desired.get(name)
-        if state == "stopped" and wanted is not None and wanted.state in ("failed", "paused"):
-            state, reason = wanted.state, wanted.reason
+        if state == "stopped" and wanted is not None and wanted.state != "running":
+            state, reason = wanted.state, said(wanted.set_by, wanted.reason)
         statuses.append(
             PipelineStatus(
                 pipeline=name,

@@ -62,6 +62,13 @@ class DesiredRow:
         return list(self.data.get("events", []))
 
 
+def said(by: str | None, reason: str | None) -> str | None:
+    """Who wanted it, and why, as one text."""
+    if by is None or reason is None:
+        return reason or (f"by {by}" if by else None)
+    return f"{reason} (by {by})"
+
+
 _COLUMNS: Final = [desired_states.c[f.name] for f in fields(DesiredRow) if f.name != "read_at"]
 _Change = Callable[[DesiredRow], Mapping[str, Any] | None]
 

@@ -49,6 +49,15 @@ def known_version() -> str:
     return versions()[-1]
 
 
+def version_at(address: str) -> str | None:
+    """The version of the store at an address, which is left as it is."""
+    database = Database.connect(address, create=False)
+    try:
+        return current_version(database)
+    finally:
+        database.close()
+
+
 def current_version(database: Database) -> str | None:
     """The version of the store's schema; None where there is none yet."""
     with database.read() as connection:
