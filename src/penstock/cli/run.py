@@ -30,6 +30,10 @@ def run(
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Read all topics to the end known at start, then stop.")
     ] = False,
+    timeout: Annotated[
+        float,
+        typer.Option(min=1, help="With --until-caught-up: give up when nothing has moved for so many seconds."),
+    ] = 300.0,
 ) -> Exit | None:
     """Run pipelines until SIGTERM or Ctrl-C, or until caught up."""
     from penstock.config.settings import Settings
@@ -56,6 +60,7 @@ def run(
         on_address=at_address,
         on_ready=ready,
         until_caught_up=until_caught_up,
+        patience=timeout,
         spark=spark,
     )
     if terminal.as_json:

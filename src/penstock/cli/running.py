@@ -16,7 +16,7 @@ from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark
 from penstock.service.health import STARTING, Health, health_of
 from penstock.service.logs import configure_logs
-from penstock.service.run import run_instance
+from penstock.service.run import PATIENCE, run_instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ def run_with_server(
     on_address: Callable[[str | None], None],
     on_ready: Callable[[Instance], None],
     until_caught_up: bool = False,
+    patience: float = PATIENCE,
     stop: threading.Event | None = None,
     spark: Spark | None = None,
 ) -> Ended:
@@ -51,7 +52,8 @@ def run_with_server(
     configure_logs(level=settings.log.level, format=settings.log.format, secrets=settings.secrets)
     watch = Watch()
     server = _server(settings, watch) if settings.http.enabled else None
-    on_address(server.start() if server else None)
+    address = server.start() if server else None
+    on_address(address)
 
     def ready(instance: Instance) -> None:
         watch.instance = instance
@@ -62,9 +64,11 @@ def run_with_server(
             paths,
             settings,
             until_caught_up=until_caught_up,
+            patience=patience,
             on_ready=ready,
             stop=stop,
             spark=spark,
+            http_address=address,
         )
     finally:
         if server:

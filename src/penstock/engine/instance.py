@@ -25,6 +25,7 @@ from penstock.engine.lanes import LaneSizes
 from penstock.engine.publisher import Publisher
 from penstock.engine.spark import Spark
 from penstock.engine.surround import Surround
+from penstock.engine.watching import ClusterWatch
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.store import StateRow, Store
@@ -38,7 +39,16 @@ _COLD_AFTER = 60.0
 class Instance:
     """One running Penstock: a Spark driver and a member of each pipeline's group."""
 
-    def __init__(self, settings: Settings, store: Store, metrics: Metrics, spark: Spark, *, version: str) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        metrics: Metrics,
+        spark: Spark,
+        *,
+        version: str,
+        http_address: str | None = None,
+    ) -> None:
         self.id = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
         self.settings = settings
         self.store = store
@@ -51,7 +61,8 @@ class Instance:
         self.spark = spark
         self.dispatcher = Dispatcher(self.spark, metrics)
         self.control = Control(self.id, store, metrics, lambda: list(self.flows))
-        self._publisher = Publisher(self, version)
+        self._publisher = Publisher(self, version, http_address)
+        self._watch = ClusterWatch(lambda: list(self.flows))
 
     def start(self) -> None:
         """Spark and its lanes, then the pipelines added so far; returns when lanes are warm and pipelines have begun
@@ -71,6 +82,7 @@ class Instance:
         for flow in self.flows:
             flow.start()
         self._publisher.start()
+        self._watch.start()
         log.info(
             "instance started", instance=self.id, pipelines=len(self.flows), seconds=round(time.monotonic() - began, 1)
         )
@@ -129,6 +141,7 @@ class Instance:
         end = time.monotonic() + self.settings.engine.stop_timeout
         self._end(self.flows, self.settings.engine.stop_timeout)
         self.control.stop()
+        self._watch.stop()
         for doorbell in self._doorbells.values():
             doorbell.stop()
         self.dispatcher.stop(max(1.0, end - time.monotonic()))

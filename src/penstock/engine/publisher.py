@@ -1,5 +1,4 @@
-"""Tells the store and the metrics, every second, what this instance is doing; and looks at the cluster for what flows
-cannot see."""
+"""Tells the store and the metrics, every second, what this instance is doing."""
 
 from __future__ import annotations
 
@@ -14,24 +13,17 @@ import structlog
 
 from penstock.config.settings import Settings
 from penstock.config.stored import stored
-from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.errors import Unavailable
 from penstock.core.metrics import Metrics
 from penstock.engine.flow import Flow
 from penstock.engine.janitor import Janitor
-from penstock.kafka.admin import ClusterView
 from penstock.store import InstanceRow, OwnedPartition, StateRow, Store
-from penstock.worker.protocol import Partition
 
 log = structlog.get_logger("penstock.publisher")
 
 _EVERY = 1.0
 _PARTITIONS = 2.0
 _HEARTBEAT = 2.0
-_ENDS = 2.0
-_COLD_ENDS = 30.0
-"""A cold pipeline has no lag, or the bell would have rung."""
-_TOPIC_IDS = 5.0
-"""A topic that was deleted and made again in between shows by its id."""
 _EXPIRE = 60.0
 
 
@@ -49,7 +41,7 @@ class Published(Protocol):
 class Publisher(threading.Thread):
     """One per instance."""
 
-    def __init__(self, published: Published, version: str) -> None:
+    def __init__(self, published: Published, version: str, http_address: str | None) -> None:
         super().__init__(name="publisher", daemon=True)
         self._row = InstanceRow(
             id=published.id,
@@ -57,6 +49,7 @@ class Publisher(threading.Thread):
             pid=os.getpid(),
             version=version,
             started_at=int(time.time() * 1000),
+            http_address=http_address,
         )
         self._published, self._store, self._metrics = published, published.store, published.metrics
         self._last: dict[str, object] = {}
@@ -68,7 +61,6 @@ class Publisher(threading.Thread):
         while not self._done.wait(_EVERY):
             try:
                 self.publish()
-                self._watch_clusters()
             except Exception:
                 log.exception("publishing failed; it goes on")
 
@@ -153,43 +145,3 @@ class Publisher(threading.Thread):
                 mirrored += mirror
         self._store.partitions.put_all(self._row.id, owned)
         self._store.offsets.mirror(mirrored)
-
-    def _watch_clusters(self) -> None:
-        cold_too = self._is_due("cold ends", _COLD_ENDS)
-        if self._is_due("ends", _ENDS) or cold_too:
-            self._ask_each_cluster(lambda cluster, flows: self._ends(cluster, flows, cold_too=cold_too))
-        if self._is_due("topic ids", _TOPIC_IDS):
-            self._ask_each_cluster(self._topic_ids)
-
-    def _ask_each_cluster(self, ask: object) -> None:
-        by_cluster: dict[int, list[Flow]] = defaultdict(list)
-        for flow in list(self._published.flows):
-            by_cluster[id(flow.around.cluster)].append(flow)
-        for flows in by_cluster.values():
-            try:
-                ask(flows[0].around.cluster, flows)  # type: ignore[operator]  # one of the two methods below
-            except PenstockError as error:
-                log.debug("cluster not asked", reason=str(error))
-
-    def _ends(self, cluster: ClusterView, flows: list[Flow], *, cold_too: bool) -> None:
-        wanted: set[Partition] = set()
-        asked = [flow for flow in flows if cold_too or flow.temperature != "cold"]
-        for flow in asked:
-            with flow.lock:
-                wanted.update(flow.membership.owned)
-        if not wanted:
-            return
-        ends = cluster.watermarks(sorted(wanted))
-        for flow in asked:
-            with flow.lock:
-                flow.membership.ends.update({tp: ends[tp][1] for tp in flow.membership.owned if tp in ends})
-
-    def _topic_ids(self, cluster: ClusterView, flows: list[Flow]) -> None:
-        topics = {topic for flow in flows for topic, _ in list(flow.membership.owned)}
-        ids = cluster.topic_ids(sorted(topics)) if topics else {}
-        if limited := [flow for flow in flows if flow.rate_limit_per_second]:
-            counts = cluster.topics()
-            for flow in limited:
-                flow.membership.count_partitions(counts)
-        for flow in flows:
-            flow.membership.compare_topics(ids)

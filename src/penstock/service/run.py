@@ -18,6 +18,7 @@ from penstock.config.settings import Settings
 from penstock.core.errors import Unavailable
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
+from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark, SparkDied
 from penstock.service.logs import configure_logs
@@ -29,6 +30,14 @@ from penstock.store import StateRow
 log = structlog.get_logger("penstock.run")
 
 _LOOK_EVERY = 0.2
+PATIENCE = 300.0
+"""Seconds without any progress after which `--until-caught-up` gives up: longer than a broker takes to come back."""
+
+
+class NoProgress(Unavailable):
+    """Nothing has moved for a long time, and something is still to be done."""
+
+    code = "no_progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class RunSummary:
 
     pipelines: dict[str, PipelineSummary]
     failed: bool
-    """A pipeline failed, or a file could not be used."""
+    """A pipeline failed or did not catch up, or a file could not be used."""
 
     def as_dict(self) -> dict[str, Any]:
         return {"pipelines": {name: summary.as_dict() for name, summary in self.pipelines.items()}}
@@ -71,11 +80,16 @@ def run_instance(
     settings: Settings,
     *,
     until_caught_up: bool = False,
+    patience: float = PATIENCE,
     on_ready: Callable[[Instance], None] | None = None,
     stop: threading.Event | None = None,
     spark: Spark | None = None,
+    http_address: str | None = None,
 ) -> RunSummary:
-    """Run the pipelines of these files, on a Spark that was begun before, if given."""
+    """Run the pipelines of these files, on a Spark that was begun before, if given.
+
+    `until_caught_up` ends with `NoProgress` when nothing has moved for `patience` seconds.
+    """
     loaded = load_checked(paths)
     for warning in loaded.warnings:
         log.warning(str(warning))
@@ -86,7 +100,14 @@ def run_instance(
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
     configure_logs(level=settings.log.level, format=settings.log.format, secrets=secrets)
     with Stop() as asked, opened_for_writing(settings) as store:
-        instance = Instance(settings, store, METRICS, spark or begin_spark(settings), version=__version__)
+        instance = Instance(
+            settings,
+            store,
+            METRICS,
+            spark or begin_spark(settings),
+            version=__version__,
+            http_address=http_address,
+        )
         instance.invalid += [
             StateRow(pipeline=_called(problem), instance=instance.id, state="invalid", reason=str(problem))
             for problem in loaded.problems
@@ -96,35 +117,74 @@ def run_instance(
                 instance.add(spec)
             instance.start()
             asked.listen()
+            _say_what_does_not_run(instance)
             if on_ready:
                 on_ready(instance)
-            _wait(instance, [asked.asked, *([stop] if stop else [])], until_caught_up=until_caught_up)
-            failed = bool(loaded.problems) or any(flow.state == "failed" for flow in instance.flows)
+            _wait(instance, [asked.asked, *([stop] if stop else [])], patience if until_caught_up else None)
+            failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
         finally:
             instance.stop()
         return RunSummary(instance.summary(), failed or any(flow.state == "failed" for flow in instance.flows))
 
 
-def _wait(instance: Instance, stops: list[threading.Event], *, until_caught_up: bool) -> None:
-    ends = None
+def _say_what_does_not_run(instance: Instance) -> None:
+    for flow in instance.flows:
+        if flow.wanted.state != "running":
+            state, reason = flow.wanted.shown()
+            hint = f"`penstock pipelines resume {flow.name}` brings it back"
+            log.warning("pipeline does not run", pipeline=flow.name, state=state, reason=reason, hint=hint)
+
+
+def _wait(instance: Instance, stops: list[threading.Event], patience: float | None) -> None:
+    """Until asked to stop; with `patience`, until caught up or until nothing has moved for so long."""
+    ends, all_failed, watch = None, False, _Progress(instance)
     while not any(stop.is_set() for stop in stops):
-        if until_caught_up:
+        if patience is not None:
             try:
                 ends = ends or instance.ends()
                 if instance.caught_up(ends):
                     return
             except Unavailable as error:
                 log.debug("ends not known yet", reason=str(error))
+            watch.end_after(patience)
         if instance.spark.died:
             raise SparkDied(
                 "Spark's JVM has ended; nothing beyond what is committed counts as done",
                 hint="start again; if it was killed for memory, lower spark.driver.memory or give the machine more",
             )
-        if instance.flows and all(flow.state == "failed" for flow in instance.flows):
+        if all_failed != (all_failed := all(flow.state == "failed" for flow in instance.flows)) and all_failed:
             log.error("every pipeline has failed")
-            if until_caught_up:
-                return
         time.sleep(_LOOK_EVERY)
+
+
+class _Progress:
+    """Notices when nothing moves."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._seen: object = None
+        self._moved_at = time.monotonic()
+
+    def end_after(self, patience: float) -> None:
+        """Raise `NoProgress` when nothing has moved for so many seconds."""
+        seen = [_how_far(flow) for flow in self._instance.flows]
+        if seen != self._seen:
+            self._seen, self._moved_at = seen, time.monotonic()
+        elif time.monotonic() > self._moved_at + patience:
+            states = [f"{flow.name} is {flow.state}{_why(flow)}" for flow in self._instance.flows if not flow.halted]
+            raise NoProgress(
+                f"not caught up, and nothing has moved for {patience:g} s: {'; '.join(states)}",
+                hint="what is committed counts as done; --timeout sets how long to wait",
+            )
+
+
+def _how_far(flow: Flow) -> tuple[int, int]:
+    with flow.lock:
+        return flow.books.counts.read, sum(own.position for own in flow.membership.owned.values())
+
+
+def _why(flow: Flow) -> str:
+    return f" ({flow.reason})" if flow.reason else ""
 
 
 def _called(problem: Any) -> str:

@@ -1,0 +1,96 @@
+"""Looks at the clusters for what flows cannot see: ends of partitions, topics made anew, numbers of partitions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+
+import structlog
+
+from penstock.core.errors import PenstockError
+from penstock.engine.flow import Flow
+from penstock.kafka.admin import ClusterView
+from penstock.worker.protocol import Partition
+
+log = structlog.get_logger("penstock.watching")
+
+_EVERY = 1.0
+_ENDS = 2.0
+_COLD_ENDS = 30.0
+"""A cold pipeline has no lag, or the bell would have rung."""
+_TOPICS = 5.0
+"""A topic that was deleted and made again in between shows by its id."""
+
+
+class ClusterWatch(threading.Thread):
+    """One per instance, apart from the publisher: a cluster that does not answer must not make the instance look dead."""
+
+    def __init__(self, flows: Callable[[], list[Flow]]) -> None:
+        super().__init__(name="cluster-watch", daemon=True)
+        self._flows = flows
+        self._due: dict[str, float] = defaultdict(float)
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        while not self._done.wait(_EVERY):
+            try:
+                self._look()
+            except Exception:
+                log.exception("watching failed; it goes on")
+
+    def stop(self) -> None:
+        """Look no more; an answer that is still awaited is nobody's concern."""
+        self._done.set()
+
+    def _look(self) -> None:
+        cold_too = self._is_due("cold ends", _COLD_ENDS)
+        if self._is_due("ends", _ENDS) or cold_too:
+            self._ask_each_cluster(lambda cluster, flows: _take_ends(cluster, flows, cold_too=cold_too))
+        if self._is_due("topics", _TOPICS):
+            self._ask_each_cluster(_take_topics)
+
+    def _is_due(self, what: str, every: float) -> bool:
+        now = time.monotonic()
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + every
+        return True
+
+    def _ask_each_cluster(self, ask: Callable[[ClusterView, list[Flow]], None]) -> None:
+        by_cluster: dict[int, list[Flow]] = defaultdict(list)
+        for flow in self._flows():
+            by_cluster[id(flow.around.cluster)].append(flow)
+        for flows in by_cluster.values():
+            if self._done.is_set():
+                return
+            try:
+                ask(flows[0].around.cluster, flows)
+            except PenstockError as error:
+                log.debug("cluster not asked", reason=str(error))
+
+
+def _take_ends(cluster: ClusterView, flows: list[Flow], *, cold_too: bool) -> None:
+    wanted: set[Partition] = set()
+    asked = [flow for flow in flows if cold_too or flow.temperature != "cold"]
+    for flow in asked:
+        with flow.lock:
+            wanted.update(flow.membership.owned)
+    if not wanted:
+        return
+    ends = cluster.watermarks(sorted(wanted))
+    for flow in asked:
+        with flow.lock:
+            flow.membership.ends.update({tp: ends[tp][1] for tp in flow.membership.owned if tp in ends})
+
+
+def _take_topics(cluster: ClusterView, flows: list[Flow]) -> None:
+    topics = {topic for flow in flows for topic, _ in list(flow.membership.owned)}
+    ids = cluster.topic_ids(sorted(topics)) if topics else {}
+    for flow in flows:
+        flow.membership.compare_topics(ids)
+    limited = [flow for flow in flows if flow.rate_limit_per_second]
+    counts = cluster.topics() if limited else {}
+    for flow in limited:
+        flow.membership.count_partitions(counts)
