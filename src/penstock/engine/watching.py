@@ -25,7 +25,7 @@ _TOPICS = 5.0
 
 
 class ClusterWatch(threading.Thread):
-    """One per instance, apart from the publisher: a cluster that does not answer must not make the instance look dead."""
+    """One per instance, apart from the publisher: a cluster that is away must not make the instance look dead."""
 
     def __init__(self, flows: Callable[[], list[Flow]]) -> None:
         super().__init__(name="cluster-watch", daemon=True)
