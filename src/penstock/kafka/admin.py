@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -181,11 +180,16 @@ class ClusterView:
     def alter_offsets(self, group: str, offsets: Mapping[Place, tuple[int, str]]) -> None:
         """Set a group's offsets, with their commit metadata; raises `GroupBusy` unless the group is empty."""
         wanted = [TopicPartition(topic, n, offset, text) for (topic, n), (offset, text) in offsets.items()]
-        request = [ConsumerGroupTopicPartitions(group, wanted)]
 
         def ask() -> None:
-            futures = self._admin.alter_consumer_group_offsets(request, request_timeout=self._timeout)
-            for at in futures[group].result(self._timeout + 1).topic_partitions:
+            # By a consumer that never joins, as above; the broker takes it from a stranger while there are no members.
+            consumer = Consumer(self._config.consumer({"group.id": group, "error_cb": self._errors}))
+            try:
+                consumer.committed(wanted, timeout=self._timeout)  # a commit has no time limit: is the broker there?
+                done = consumer.commit(offsets=wanted, asynchronous=False)
+            finally:
+                consumer.close()
+            for at in done or ():
                 if at.error is not None:
                     raise KafkaException(at.error)
 

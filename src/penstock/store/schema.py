@@ -35,7 +35,7 @@ def upgrade(database: Database, *, create: bool) -> None:
                 allowed=known_version(),
                 hint="run that version, or a later one",
             )
-        _migrate(connection)
+        migrate(connection)
 
 
 @cache
@@ -71,7 +71,8 @@ def _version(connection: sa.Connection) -> str | None:
     return found
 
 
-def _migrate(connection: sa.Connection) -> None:
+def migrate(connection: sa.Connection, version: str = "head") -> None:
+    """Run the migrations up to a version, within the connection's transaction."""
     # Alembic takes as long to import as SQLAlchemy; commands that find a store in order go without.
     from alembic import command  # noqa: PLC0415 - see above
     from alembic.config import Config  # noqa: PLC0415
@@ -79,4 +80,4 @@ def _migrate(connection: sa.Connection) -> None:
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, version)

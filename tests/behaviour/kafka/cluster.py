@@ -13,8 +13,9 @@ from penstock.config.spec import ConnectionSpec
 from penstock.core.errors import ConfigError
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.errors import UnknownTopic
+from penstock.kafka.errors import GroupBusy, UnknownTopic
 from penstock.kafka.producer import NewRecord, RecordProducer, RecordRefused, produce
+from tests.support.waiting import until
 
 _numbers = itertools.count(1)
 
@@ -77,6 +78,23 @@ class ClusterSuite:
             consumer.close()
         assert view.committed(group, [(topic, 0), (topic, 1)]) == {(topic, 0): (2, "holes"), (topic, 1): (None, None)}
         assert view.committed(group, []) == {}
+
+    def test_offsets_of_an_empty_group_are_set_with_their_metadata_and_those_of_a_live_one_are_not(
+        self, client: KafkaClientConfig, view: ClusterView, topic: str, group: str
+    ) -> None:
+        produce(client, [NewRecord(topic, b"x", partition=0)] * 5)
+        view.alter_offsets(group, {(topic, 0): (4, "holes"), (topic, 1): (0, "")})
+        assert view.committed_anywhere(group) == {(topic, 0): (4, "holes"), (topic, 1): (0, None)}
+        view.alter_offsets(group, {(topic, 0): (2, "")})
+        consumer = Consumer(client.consumer({"group.id": group}))
+        try:
+            consumer.subscribe([topic])
+            until(lambda: consumer.poll(0.1) or consumer.assignment(), 30, "the consumer to join")
+            with pytest.raises(GroupBusy):
+                view.alter_offsets(group, {(topic, 0): (0, "")})
+        finally:
+            consumer.close()
+        assert view.committed(group, [(topic, 0)]) == {(topic, 0): (2, None)}
 
     def test_a_group_nobody_knows(self, view: ClusterView, topic: str, group: str) -> None:
         assert view.committed(group, [(topic, 0)]) == {(topic, 0): (None, None)}

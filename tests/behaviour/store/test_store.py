@@ -23,6 +23,7 @@ from tests.behaviour.store.offsets import OffsetsBehaviour
 from tests.behaviour.store.opening import OpeningBehaviour
 from tests.behaviour.store.pipelines import PipelinesBehaviour
 from tests.behaviour.store.sharing import SharingBehaviour
+from tests.behaviour.store.upgrading import UpgradingBehaviour
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 
@@ -38,6 +39,7 @@ class StoreBehaviour(
     PartitionsBehaviour,
     InstancesBehaviour,
     SharingBehaviour,
+    UpgradingBehaviour,
 ):
     """A backend gives `url`: the address of a store that does not exist yet."""
 
