@@ -113,6 +113,8 @@ class DeadLetterSettings(Model):
     """Beyond so many letters, the oldest replayed and discarded ones are deleted; absent: no limit."""
     delete_open: bool = False
     """True: `keep_for` and `keep_count` also delete letters that are new or parked, and their events are lost."""
+    max_replays: int = Field(default=3, ge=1)
+    """A letter is parked when so many replays of it have failed."""
 
 
 class LogSettings(Model):

@@ -14,6 +14,7 @@ from penstock.config.model import Model, ProblemAt
 from penstock.config.source import ConnectionSpec, Format, KafkaSourceConfig, SourceSpec, StartPosition, check_topic
 from penstock.core.durations import Duration, Rate
 from penstock.core.secrets import find_secrets, masked
+from penstock.core.sizes import Size
 
 __all__ = [
     "DATAHUB_KEYS",
@@ -128,7 +129,9 @@ class DeadLetterSpec(Model):
     topic: str | None = None
     """Also produce dead letters to this topic."""
     file: str | None = None
-    """Also append dead letters to this JSON-lines file."""
+    """Also append dead letters to this JSON-lines file; a relative path starts at the pipeline file's folder."""
+    rotate: Size = 100_000_000
+    """A file that would grow beyond this is renamed to `file.1`, `file.2`, … (the highest is the newest)."""
 
     @field_validator("topic")
     @classmethod

@@ -23,6 +23,7 @@ from penstock.engine.books import Books
 from penstock.engine.control import Wanted
 from penstock.engine.ledger import Owned
 from penstock.engine.membership import Membership
+from penstock.engine.settling import Settling
 from penstock.engine.stateless import Stateless
 from penstock.engine.surround import Surround
 from penstock.engine.units import Loss, Units
@@ -59,6 +60,7 @@ class Flow:
         self.lock = threading.RLock()
         kind = Stateless if spec.source.config.stateless else Membership
         self.membership = kind(spec, blueprint.client, around, self)
+        self.settling = Settling(blueprint, around.store)
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
         # Unique over removals and additions: executors keep what they built by name and generation.
         self._generation = time.time_ns()
@@ -250,6 +252,7 @@ class Flow:
         finally:
             self.around.doorbell.leave(self.name)
             self.around.dispatcher.remove(self)
+            self.settling.close()
             if self.state != "failed":
                 self.say("stopped")
             self._ended.set()

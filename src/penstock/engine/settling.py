@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import DeadLetter
-from penstock.worker.protocol import FailedEvent
+from penstock.engine.sinks import sinks_of
+from penstock.store import Store
+from penstock.worker.protocol import Blueprint, FailedEvent
+
+
+class Settling:
+    """One pipeline's way of making failures durable."""
+
+    def __init__(self, blueprint: Blueprint, store: Store) -> None:
+        self._spec = blueprint.spec
+        self._store = store
+        self._sinks = sinks_of(blueprint.spec, blueprint.client, blueprint.folder)
+
+    def settle(self, failures: Sequence[FailedEvent], topic_ids: Mapping[str, str]) -> None:
+        """I1: when this returns, the failures are dead letters in the store and in every other home.
+
+        `Unavailable` where one of them is away; the whole may be settled again.
+        """
+        letters = dead_letters(self._spec, failures, topic_ids)
+        self._store.dead_letters.record(letters)
+        for sink in self._sinks:
+            sink.write(list(zip(failures, letters, strict=True)))
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
 
 
 def dead_letters(spec: PipelineSpec, failures: Iterable[FailedEvent], topic_ids: Mapping[str, str]) -> list[DeadLetter]:

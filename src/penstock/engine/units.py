@@ -19,7 +19,7 @@ from penstock.engine.backoff import Backoff
 from penstock.engine.books import Books
 from penstock.engine.ledger import Owned
 from penstock.engine.membership import Membership
-from penstock.engine.settling import dead_letters
+from penstock.engine.settling import Settling
 from penstock.engine.surround import Surround
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.member import CommitRefused
@@ -36,6 +36,7 @@ class Owner(Protocol):
     name: str
     around: Surround
     membership: Membership
+    settling: Settling
     books: Books
     lock: threading.RLock
 
@@ -132,7 +133,7 @@ class Units:
         """I1: failures are durable before the offsets beyond them are committed."""
         flow = self._flow
         try:
-            flow.around.store.dead_letters.record(dead_letters(flow.spec, failures, flow.membership.topic_ids))
+            flow.settling.settle(failures, flow.membership.topic_ids)
         except Unavailable as error:
             flow.around.metrics.store_errors.labels("settle").inc()
             self.trouble.fail()

@@ -63,6 +63,15 @@ class RecordProducer:
 
     def send(self, records: Sequence[NewRecord]) -> list[Placed | PenstockError]:
         """Produce and wait: for each record where it arrived, or why it did not (`Transient` where it may later)."""
+        results = self._send(records)
+        if len(records) > 1:
+            # A broker refuses a whole batch for one record that is too large: its neighbours are innocent (I9).
+            for index, result in enumerate(results):
+                if isinstance(result, RecordRefused):
+                    [results[index]] = self._send([records[index]])
+        return results
+
+    def _send(self, records: Sequence[NewRecord]) -> list[Placed | PenstockError]:
         results: list[Placed | PenstockError] = [_UNCONFIRMED] * len(records)
         for index, record in enumerate(records):
             self._enqueue(record, index, results)

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.core.dead_letter import Failure, Stage
 from penstock.core.errors import PenstockError
-from penstock.core.event import Record, json_bytes
+from penstock.core.event import Event, Record, json_bytes
 from penstock.worker.chain import Item
 from penstock.worker.protocol import FailedEvent
 from penstock.worker.retrying import Tries
@@ -42,7 +42,13 @@ def failed_event(
             value_seen=_seen(item.value),
             schema_id=getattr(error, "schema_id", None),
         ),
+        _event_type(item),
     )
+
+
+def _event_type(item: Item) -> str:
+    event = item if isinstance(item, Event) else item.event
+    return event.event_type if event else ""
 
 
 def _fingerprint(stage: Stage, error: BaseException) -> str:

@@ -108,6 +108,8 @@ class FailedEvent:
 
     record: Record
     failure: Failure
+    event_type: str = ""
+    """Empty where it could not be decoded."""
 
 
 @dataclass(slots=True)

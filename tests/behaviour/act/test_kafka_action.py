@@ -124,12 +124,12 @@ class TestApacheKafka(KafkaActionSuite):
         small = topic(config={"max.message.bytes": "1000"})
         action: Any = actions.create("kafka", {"topic": small}, context(bootstrap))
         big = make_event("x" * 5_000, key=b"b")
-        [refused] = action.act_batch([big])
+        first, refused, last = action.act_batch([make_event("ok"), big, make_event("ok")])
         [fine] = action.act_batch([make_event("ok")])
         action.close()
         assert isinstance(refused, Terminal)
         assert not isinstance(refused, Unavailable)
-        assert fine is None
+        assert (first, last, fine) == (None, None, None)
 
 
 def test_a_broker_that_is_away_is_an_outage_and_its_return_is_noticed() -> None:

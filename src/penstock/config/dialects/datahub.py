@@ -12,6 +12,7 @@ from penstock.config.model import Model
 from penstock.config.problems import Path
 from penstock.config.spec import DATAHUB_KEYS, OptionsSpec, PipelineSpec, StepSpec
 
+FAILED_EVENTS = "/tmp/logs/datahub/actions"  # noqa: S108 - DataHub's own default
 FILTER_TYPE = "__filter"
 """DataHub's internal name of the transform that the legacy `filter` becomes."""
 
@@ -66,6 +67,7 @@ def compile_datahub(data: dict[str, Any], environ: Mapping[str, str]) -> Compile
         compiled.warnings += _drop_unknown(compiled.data, section, known)
     _default_registry(compiled.data, environ)
     _retry_the_chain(compiled.data)
+    _keep_failed_events(compiled.data)
     if "filter" in compiled.data:
         _compile_filter(compiled)
     return compiled
@@ -106,6 +108,13 @@ def _retry_the_chain(data: dict[str, Any]) -> None:
         # To the YAML 1.1 of these files the key `on` is a truth value.
         named = {"on" if key is True else key: value for key, value in retry.items()}
         data["options"] = options | {"retry": {"scope": "chain"} | {k: v for k, v in named.items() if v is not None}}
+
+
+def _keep_failed_events(data: dict[str, Any]) -> None:
+    """DataHub's tools look for failed events in a folder, also where the file names none."""
+    options = data.get("options") or {}
+    if isinstance(options, dict) and options.get("failed_events_dir") is None:
+        data["options"] = options | {"failed_events_dir": FAILED_EVENTS}
 
 
 def _compile_filter(compiled: Compiled) -> None:
