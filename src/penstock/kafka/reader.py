@@ -72,6 +72,9 @@ class Reader:
         self.trouble = Trouble()
         leave = [tp for tp, offset in self._next.items() if wanted.get(tp) != offset]
         enter = [tp for tp, offset in wanted.items() if self._next.get(tp) != offset]
+        if held := self._held.intersection(leave):
+            # A partition that is assigned again would still be paused.
+            self._consumer.resume([TopicPartition(*tp) for tp in held])
         if leave:
             self._consumer.incremental_unassign([TopicPartition(*tp) for tp in leave])
         if enter:
