@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TextIO
 
 from penstock.config.settings import Settings, carpool_lanes
 from penstock.engine.spark import Spark
 
 
-def begin_spark(settings: Settings, *, quiet_output: bool = False) -> Spark:
-    """Spark, on its way. If nothing comes of it, it ends with the process.
+def begin_spark(settings: Settings, *, quiet_output: bool = False, lanes: Sequence[str] | None = None) -> Spark:
+    """Spark, on its way, with these lanes (default: the carpool's). If nothing comes of it, it ends with the process.
 
     `quiet_output` keeps what actions print off standard output.
     """
     output = _path_of(sys.stderr if quiet_output else sys.stdout)
     spark = Spark(master=settings.spark.master, conf=settings.spark.conf, home=settings.home, driver_output=output)
-    spark.begin(lanes=[f"carpool-{index}" for index in range(carpool_lanes(settings.engine))])
+    carpool = [f"carpool-{index}" for index in range(carpool_lanes(settings.engine))]
+    spark.begin(lanes=carpool if lanes is None else lanes)
     return spark
 
 

@@ -1,0 +1,45 @@
+"""Stretches: the parts of partitions that a replay works through, each in order and to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.core.event import Record
+from penstock.engine.ledger import Owned
+from penstock.worker.journal import Progress
+
+
+@dataclass(slots=True)
+class Stretch(Owned):
+    """A part of one partition: a range of the log, or records that are given."""
+
+    end: int = 0
+    """The part is over at this offset."""
+    records: dict[int, Record] | None = None
+    """Instead of the log, by offset, ascending."""
+
+    @property
+    def finished(self) -> bool:
+        return self.killer is None and (not self.open if self.records is not None else self.position >= self.end)
+
+    @property
+    def open(self) -> set[int]:
+        """Offsets of given records that are not finished."""
+        holes = set(self.holes)
+        return {offset for offset in self.records or () if offset >= self.frontier or offset in holes}
+
+    def given(self) -> list[Record]:
+        """The records that a window needs."""
+        unfinished = self.open
+        return [record for offset, record in (self.records or {}).items() if offset in unfinished]
+
+    def learn(self, noted: Progress) -> None:
+        if self.records is None:
+            super(Stretch, self).learn(noted)
+            return
+        # Given records may lie far apart: only where there is one, something can be open.
+        done = noted.done if noted.done is not None and not self.holes else 0
+        left = {offset for offset in self.open if offset >= done and offset not in noted.finished}
+        self.frontier = max((*noted.finished, done - 1, self.frontier - 1)) + 1
+        self.holes = tuple(sorted(offset for offset in left if offset < self.frontier))
+        self.waiting = tuple(waiting for waiting in self.waiting if self.is_open(waiting.offset))
