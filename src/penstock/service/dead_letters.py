@@ -1,24 +1,56 @@
-"""Dead letters as faces show them."""
+"""Dead letters as faces show and close them."""
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Callable, Sequence
 from typing import Any, cast, get_args
 
+from penstock.core.clock import SYSTEM, format_time, parse_time
 from penstock.core.dead_letter import Stage
+from penstock.core.durations import parse_duration
 from penstock.core.errors import ConfigError
 from penstock.core.event import TIMESTAMP_TYPES
-from penstock.store.letters.model import DeadLetterFilter, DeadLetterRow, StoredDeadLetter, iso
-from penstock.store.store import Store
+from penstock.core.letter_json import bytes_as_json
+from penstock.store import DeadLetterFilter, DeadLetterRow, DeadLetterStatus, Store, StoredDeadLetter, Which
+
+_TIMES = "a time like 2026-01-01T00:00:00Z, a time ago like 2h or 7d, or epoch milliseconds"
 
 
 def which_letters(
-    *, pipeline: str | None = None, topic: str | None = None, stage: str | None = None, error: str | None = None
+    *,
+    pipeline: str | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    stage: str | None = None,
+    status: str | None = None,
+    error: str | None = None,
+    fingerprint: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    text: str | None = None,
 ) -> DeadLetterFilter:
     """A filter from what a person wrote."""
-    if stage is not None and stage not in get_args(Stage):
-        raise ConfigError("no such stage", received=stage, allowed=list(get_args(Stage)))
-    return DeadLetterFilter(pipeline=pipeline, topic=topic, stage=cast("Stage | None", stage), error=error)
+    for name, written, allowed in (("stage", stage, get_args(Stage)), ("status", status, get_args(DeadLetterStatus))):
+        if written is not None and written not in allowed:
+            raise ConfigError(f"no such {name}", received=written, allowed=list(allowed))
+    for name, written in (("error", error), ("text", text)):
+        if written == "":
+            raise ConfigError(f"the {name} to look for is empty", hint=f"leave --{name} out")
+    begin, end = _moment("since", since), _moment("until", until)
+    if begin is not None and end is not None and begin >= end:
+        raise ConfigError("since is not before until", received=f"{since} and {until}")
+    return DeadLetterFilter(
+        pipeline=pipeline,
+        topic=topic,
+        partition=partition,
+        stage=cast("Stage | None", stage),
+        status=cast("DeadLetterStatus | None", status),
+        error=error,
+        fingerprint=fingerprint,
+        since=begin,
+        until=end,
+        text=text,
+    )
 
 
 def list_dead_letters(store: Store, which: DeadLetterFilter, limit: int) -> list[DeadLetterRow]:
@@ -42,6 +74,42 @@ def show_dead_letter(store: Store, letter_id: int) -> dict[str, Any]:
     return _as_dict(found)
 
 
+def count_discardable(store: Store, which: Which) -> dict[DeadLetterStatus, int]:
+    """How many letters a discard would close, by the status they have; ids that it would refuse are refused."""
+    return store.dead_letters.discardable(which)
+
+
+def discard_dead_letters(
+    store: Store, which: Which, *, by: str, reason: str, progress: Callable[[int], None] | None = None
+) -> int:
+    """Close letters without a replay; how many."""
+    return store.dead_letters.discard(which, by=by, reason=reason, progress=progress)
+
+
+def chosen_letters(ids: Sequence[int] | None, filters: dict[str, Any], *, every: bool) -> Which:
+    """Ids or a filter, and never all letters by oversight."""
+    given = sorted(name for name, wanted in filters.items() if wanted is not None)
+    if ids and given:
+        raise ConfigError("ids and filters do not go together", received=", ".join(f"--{name}" for name in given))
+    if not ids and not given and not every:
+        raise ConfigError("no letters are named", hint="give ids, filters such as --pipeline, or --all")
+    return list(dict.fromkeys(ids)) if ids else which_letters(**filters)
+
+
+def _moment(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    written = text.strip()
+    if written.isdecimal():
+        return int(written)
+    for read in (parse_time, lambda ago: SYSTEM.now_ms() - int(parse_duration(ago) * 1000)):
+        try:
+            return read(written)
+        except ValueError:
+            continue
+    raise ConfigError(f"{option} is no time", received=text, allowed=_TIMES)
+
+
 def _as_dict(found: StoredDeadLetter) -> dict[str, Any]:
     letter = found.letter
     return found.row.as_dict() | {
@@ -50,24 +118,17 @@ def _as_dict(found: StoredDeadLetter) -> dict[str, Any]:
         "spec_version": letter.spec_version,
         "timestamp": letter.timestamp,
         "timestamp_type": TIMESTAMP_TYPES[letter.timestamp_type] if 0 <= letter.timestamp_type < 3 else "none",
-        "key": _bytes(letter.key),
-        "value": _bytes(letter.value),
-        "headers": [{"name": name, "value": _bytes(value)} for name, value in letter.headers],
+        "key": bytes_as_json(letter.key),
+        "value": bytes_as_json(letter.value),
+        "headers": [{"name": name, "value": bytes_as_json(value)} for name, value in letter.headers],
         "error_class": letter.failure.error_class,
         "fingerprint": letter.failure.fingerprint,
         "schema_id": letter.failure.schema_id,
-        "value_seen": _bytes(letter.failure.value_seen),
+        "value_seen": bytes_as_json(letter.failure.value_seen),
         "traceback": letter.failure.traceback,
         "replays": found.replays,
-        "history": [{"at": iso(step.at), "kind": step.kind, "text": step.text} | step.data for step in found.history],
+        "history": [
+            {"at": format_time(step.at), "kind": step.kind, "text": step.text, "by": step.by} | step.data
+            for step in found.history
+        ],
     }
-
-
-def _bytes(raw: bytes | None) -> dict[str, str] | None:
-    """Bytes as they are: text where they are UTF-8, else base64, never ambiguous."""
-    if raw is None:
-        return None
-    try:
-        return {"text": raw.decode()}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(raw).decode()}

@@ -9,15 +9,16 @@ from typing import Final
 from penstock.core.dead_letter import DeadLetter
 from penstock.store.database import Database
 from penstock.store.letters import rows
-from penstock.store.letters.keeping import Keeping
+from penstock.store.letters.importing import Importing
 from penstock.store.letters.payloads import PayloadFiles
 
 INLINE_BYTES: Final = 1_000_000
 """Values above this become files beside a local store."""
 
 
-class DeadLetters(Keeping):
-    """All that can be done with dead letters: `Listing` reads them, `Claims` changes them, `Keeping` forgets them."""
+class DeadLetters(Importing):
+    """All that can be done with dead letters: `Listing` reads them, `Claims` changes them, `Keeping` forgets them,
+    `Importing` takes them in."""
 
     def __init__(self, database: Database, inline_bytes: int = INLINE_BYTES) -> None:
         super().__init__(database, PayloadFiles(_folder(database), inline_bytes))

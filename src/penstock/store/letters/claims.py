@@ -176,9 +176,7 @@ class Claims(Listing):
     def discard(self, which: Which, *, by: str, reason: str = "", progress: Callable[[int], None] | None = None) -> int:
         """Close letters without a replay; how many. A filter takes the new and the parked ones; ids that cannot be
         discarded are refused before any is."""
-        if not isinstance(which, DeadLetterFilter):
-            with self._database.read() as connection:
-                self._refuse(connection, which, _c.status.in_(_DISCARDABLE), "cannot be discarded")
+        self._refuse_discard(which)
         wanted = [*conditions(self._database, which), _c.status.in_(_DISCARDABLE)]
         done, after = 0, 0
         while True:
@@ -193,6 +191,21 @@ class Claims(Listing):
             done += len(self._change(ids, may, values, kind="discarded", text=reason, by=by, data=None))
             if progress:
                 progress(done)
+
+    def discardable(self, which: Which) -> dict[DeadLetterStatus, int]:
+        """How many letters a discard would close, by the status they have."""
+        self._refuse_discard(which)
+        found = self.counts_by_status(which)
+        return {status: found[status] for status in _DISCARDABLE if status in found}
+
+    def _refuse_discard(self, which: Which) -> None:
+        if not isinstance(which, DeadLetterFilter):
+            with self._database.read() as connection:
+                self._refuse(connection, which, _c.status.in_(_DISCARDABLE), "cannot be discarded")
+        elif which.status is not None and which.status not in _DISCARDABLE:
+            raise LetterRefused(
+                f"{which.status} letters cannot be discarded", received=which.status, allowed=list(_DISCARDABLE)
+            )
 
     def _set_claims(self, connection: sa.Connection, ids: list[int], by: str) -> None:
         if not ids:

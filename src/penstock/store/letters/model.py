@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
+from penstock.core.clock import format_time
 from penstock.core.dead_letter import DeadLetter, Stage
 from penstock.core.errors import ConfigError
 
@@ -96,7 +96,10 @@ class DeadLetterRow:
 
     def as_dict(self) -> dict[str, Any]:
         """The shape that `penstock dead-letters list --json` promises."""
-        times = {"first_failed_at": iso(self.first_failed_at), "last_failed_at": iso(self.last_failed_at)}
+        times = {
+            "first_failed_at": format_time(self.first_failed_at),
+            "last_failed_at": format_time(self.last_failed_at),
+        }
         return {name: getattr(self, name) for name in self.__slots__} | times
 
 
@@ -132,8 +135,3 @@ class StoredDeadLetter:
         """Given as `after`, goes on behind this letter."""
         letter = self.letter
         return LetterPlace(letter.pipeline, letter.topic_id, letter.partition, letter.offset)
-
-
-def iso(millis: int) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
