@@ -111,6 +111,13 @@ def test_a_pipeline_that_reads_what_it_writes_is_refused(
     assert text in problem["message"]
 
 
+def test_a_breaker_that_can_never_trip_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, bad=GOOD + "options:\n  failure_mode: THROW\n  breaker: {window: 10}\n")
+    (problem,) = penstock("validate", tmp_path, "--json").data["problems"]
+    assert (problem["path"], problem["line"]) == ("options.breaker", 6)
+    assert "can never trip" in problem["message"]
+
+
 def test_writing_to_another_cluster_is_no_loop(tmp_path: Path) -> None:
     action = "{type: kafka, config: {topic: orders, connection: {bootstrap: 'other:9092'}}}"
     write(tmp_path, good=GOOD.replace("{type: hello_world}", action))

@@ -225,16 +225,6 @@ class OptionsSpec(Model):
             )
         return self
 
-    @model_validator(mode="after")
-    def _breaker_can_trip(self) -> Self:
-        if self.failure_mode == "THROW" and "breaker" in self.model_fields_set and self.breaker.enabled:
-            raise ProblemAt(
-                ["breaker"],
-                "it can never trip: with failure_mode THROW the first failure stops the pipeline",
-                hint="leave it out, or let failure_mode be CONTINUE",
-            )
-        return self
-
 
 class PipelineSpec(Model):
     """One named flow: source, filters, transforms, action, options."""

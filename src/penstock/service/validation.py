@@ -52,7 +52,7 @@ def load_checked(paths: Sequence[Path | str]) -> Loaded:
     """Load files and refuse the specs whose plug-ins cannot be used; the others stay."""
     loaded = load(paths)
     for spec in list(loaded.specs):
-        for problem in (*_plugin_problems(loaded, spec), *_loops(loaded, spec)):
+        for problem in (*_plugin_problems(loaded, spec), *_loops(loaded, spec), *_idle_breaker(loaded, spec)):
             loaded.refuse(spec, problem)
     return loaded
 
@@ -68,6 +68,15 @@ def _loops(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
     if spec.action.type == "kafka" and isinstance(topic, str) and reads.subscribed([topic]) and _to_its_source(spec):
         message = f"the pipeline would read its own output: topic {topic} is one of its sources"
         yield loaded.problem(spec, ("action", "config", "topic"), message, received=topic)
+
+
+def _idle_breaker(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
+    # Only where it was written: the default is there for specs that are changed to CONTINUE.
+    options = spec.options
+    if options.failure_mode == "THROW" and "breaker" in options.model_fields_set and options.breaker.enabled:
+        message = "it can never trip: with failure_mode THROW the first failure stops the pipeline"
+        hint = "leave it out, or let failure_mode be CONTINUE"
+        yield loaded.problem(spec, ("options", "breaker"), message, hint=hint)
 
 
 def _to_its_source(spec: PipelineSpec) -> bool:
