@@ -312,7 +312,8 @@ class Flow:
             self.say("running")
             self._rung()
             self.around.dispatcher.ready(self)
-        self.obeyed = wanted.revision
+        if not self._leaves:
+            self.obeyed = wanted.revision
         return False
 
     def _tick(self) -> None:
