@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli import letter_options as given
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
 from penstock.cli.terminal import Terminal
+from penstock.core.errors import ConfigError
 from penstock.core.visible import one_line
+
+if TYPE_CHECKING:
+    from penstock.store import Store
 
 _OWN_LINES = ("key", "value", "headers", "history", "traceback", "value_seen")
 
@@ -18,22 +26,23 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Events that ended in failure.", no_args_is_help=True)
     command(group, "list")(list_letters)
     command(group, "show")(show)
+    command(group, "discard")(discard)
+    command(group, "export")(export)
+    command(group, "import")(import_)
     app.add_typer(group, name="dead-letters")
 
 
+@given.with_filters
 def list_letters(
     terminal: Terminal,
-    pipeline: Annotated[str | None, typer.Option(help="Only of this pipeline.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Only of this topic.")] = None,
-    stage: Annotated[str | None, typer.Option(help="Only that failed in this stage.")] = None,
-    error: Annotated[str | None, typer.Option(help="Only with this text in the error, or this error code.")] = None,
+    filters: given.Filters,
     limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 100,
 ) -> Exit | None:
     """List dead letters, the newest first."""
     from penstock.service.dead_letters import list_dead_letters, which_letters
     from penstock.service.opening import opened_store
 
-    which = which_letters(pipeline=pipeline, topic=topic, stage=stage, error=error)
+    which = which_letters(**filters)
     with opened_store() as store:
         rows = list_dead_letters(store, which, limit) if store is not None else []
     if terminal.as_json:
@@ -47,9 +56,9 @@ def list_letters(
     for row in rows:
         data = row.as_dict()
         where = f"{row.topic}/{row.partition}@{row.offset}"
-        text = row.error if len(row.error) <= 80 else f"{row.error[:79]}…"
+        message = row.error if len(row.error) <= 80 else f"{row.error[:79]}…"
         facts = (row.stage, row.error_code, row.attempts, row.status, data["last_failed_at"])
-        shown.append((row.id, row.pipeline, where, *facts, text))
+        shown.append((row.id, row.pipeline, where, *facts, message))
     terminal.table(columns, shown)
     return None
 
@@ -59,19 +68,124 @@ def show(
     letter_id: Annotated[int, typer.Argument(help="The id that `list` shows.", metavar="ID")],
 ) -> Exit | None:
     """Show one dead letter with its key, value, headers, error and history."""
-    from penstock.core.errors import ConfigError
     from penstock.service.dead_letters import show_dead_letter
-    from penstock.service.opening import opened_store
 
-    with opened_store() as store:
-        if store is None:
-            raise ConfigError("no such dead letter", received=letter_id, hint="this store does not exist yet")
+    with _store() as store:
         letter = show_dead_letter(store, letter_id)
     if terminal.as_json:
         terminal.data(letter)
     else:
         _show_letter(terminal, letter)
     return None
+
+
+@given.with_filters
+def discard(
+    terminal: Terminal,
+    filters: given.Filters,
+    ids: given.Ids = None,
+    every: given.Every = False,
+    reason: Annotated[str, typer.Option(help="Why; kept in the letters' histories.")] = "",
+    dry_run: given.DryRun = False,
+    yes: given.Yes = False,
+) -> Exit | None:
+    """Close new and parked dead letters without a replay; they stay listed as discarded."""
+    from penstock.service.dead_letters import chosen_letters, count_discardable, discard_dead_letters
+    from penstock.service.pipelines import person
+
+    which = chosen_letters(ids, filters, every=every)
+    with _store() as store:
+        counts = count_discardable(store, which)
+        total = sum(counts.values())
+        done = 0
+        if total and not dry_run:
+            terminal.confirm(f"Discard {total} dead letters? They cannot be replayed afterwards.", yes=yes)
+            with _progress(terminal, "discarding", total) as progress:
+                done = discard_dead_letters(store, which, by=person(), reason=reason, progress=progress)
+    if terminal.as_json:
+        terminal.data({"letters": total, "statuses": counts, "discarded": done})
+        return None
+    states = ", ".join(f"{number} {name}" for name, number in counts.items())
+    if dry_run or not total:
+        terminal.line(f"{total} dead letters would be discarded" + (f": {states}" if states else ""))
+    else:
+        terminal.line(f"{done} dead letters discarded")
+    return None
+
+
+@given.with_filters
+def export(
+    terminal: Terminal,
+    filters: given.Filters,
+    file: Annotated[Path, typer.Argument(help="File to write: one JSON line per letter.", dir_okay=False)],
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
+) -> Exit | None:
+    """Write dead letters with bytes and histories to a file, in partition order; all, where there is no filter."""
+    from penstock.service.dead_letters import which_letters
+    from penstock.service.letter_files import export_letters
+
+    which = which_letters(**filters)
+    if file.exists() and not force:
+        raise ConfigError(f"{file} exists", received=str(file), hint="give another name, or --force")
+    with _store() as store, _progress(terminal, "exporting", store.dead_letters.count(which)) as progress:
+        letters = export_letters(store, which, file, progress)
+    if terminal.as_json:
+        terminal.data({"file": str(file), "letters": letters})
+    else:
+        terminal.line(f"{letters} dead letters written to {file}")
+    return None
+
+
+def import_(
+    terminal: Terminal,
+    file: Annotated[Path, typer.Argument(help="File that `export` wrote.", dir_okay=False)],
+    dry_run: given.DryRun = False,
+) -> Exit | None:
+    """Add the dead letters of a file to the store, all or none; those that it has already are left as they are."""
+    from penstock.config.settings import Settings
+    from penstock.service.letter_files import check_file, import_letters
+    from penstock.service.opening import opened_for_writing
+    from penstock.service.pipelines import person
+
+    size = file.stat().st_size if file.exists() else 0
+    with _progress(terminal, "importing", size if dry_run else 2 * size) as progress:
+        if dry_run:
+            found = check_file(file, progress)
+            data = {"file": str(file), "letters": found, "added": 0, "present": 0}
+        else:
+            with opened_for_writing(Settings.load()) as store:
+                added, present = import_letters(store, file, by=person(), progress=progress)
+            data = {"file": str(file), "letters": added + present, "added": added, "present": present}
+    if terminal.as_json:
+        terminal.data(data)
+    elif dry_run:
+        terminal.line(f"{file} is a whole export of {data['letters']} dead letters")
+    else:
+        terminal.line(f"{data['added']} dead letters added, {data['present']} were there already")
+    return None
+
+
+@contextmanager
+def _store() -> Iterator[Store]:
+    from penstock.service.opening import opened_store
+
+    with opened_store() as store:
+        if store is None:
+            raise ConfigError("there are no dead letters", hint="this store does not exist yet")
+        yield store
+
+
+@contextmanager
+def _progress(terminal: Terminal, what: str, total: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar where a person watches."""
+    if not terminal.is_live:
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=terminal.out, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def _show_letter(terminal: Terminal, letter: dict[str, Any]) -> None:
@@ -83,7 +197,8 @@ def _show_letter(terminal: Terminal, letter: dict[str, Any]) -> None:
     for header in letter["headers"]:
         terminal.line(f"{'header':16} {one_line(header['name'])} = {_shown(header['value'])}")
     for step in letter["history"]:
-        terminal.line(f"{'history':16} {step['at']} {step['kind']}: {one_line(step['text'])}")
+        doer = f" by {step['by']}" if step["by"] else ""
+        terminal.line(f"{'history':16} {step['at']} {step['kind']}{one_line(doer)}: {one_line(step['text'])}")
     if letter["traceback"]:
         terminal.line()
         terminal.line(letter["traceback"])
