@@ -7,7 +7,20 @@ import sys
 
 import typer
 
-from penstock.cli import dead_letters, demo, doctor, files, plugins, run, status, topics
+from penstock.cli import (
+    db,
+    dead_letters,
+    demo,
+    doctor,
+    files,
+    offsets,
+    pipelines,
+    plugins,
+    replay,
+    run,
+    status,
+    topics,
+)
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
 from penstock.cli.terminal import Terminal
@@ -22,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for part in (run, demo, files, status, topics, dead_letters, plugins, doctor):
+for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins, db, doctor):
     part.register(app)
 
 

@@ -214,7 +214,7 @@ class LetterWork(Work):
                 self._busy[_lot(stretch)] -= 1
 
     def failure_of(self, stretch: Stretch, offset: int, stage: Stage, reason: str) -> FailedEvent | None:
-        record = next((record for at, record in (stretch.records or {}).items() if at >= offset), None)
+        record = stretch.record_from(offset)
         return autopsy.failure_for(record, stage=stage, reason=reason) if record is not None else None
 
 

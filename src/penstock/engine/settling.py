@@ -19,13 +19,13 @@ class Settling:
         self._store = store
         self._sinks = sinks_of(blueprint.spec, blueprint.client, blueprint.folder)
 
-    def settle(self, failures: Sequence[FailedEvent], topic_ids: Mapping[str, str]) -> None:
+    def settle(self, failures: Sequence[FailedEvent], topic_ids: Mapping[str, str], by: str | None = None) -> None:
         """I1: when this returns, the failures are dead letters in the store and in every other home.
 
         `Unavailable` where one of them is away; the whole may be settled again.
         """
         letters = dead_letters(self._spec, failures, topic_ids)
-        self._store.dead_letters.record(letters)
+        self._store.dead_letters.record(letters, by)
         for sink in self._sinks:
             sink.write(list(zip(failures, letters, strict=True)))
 

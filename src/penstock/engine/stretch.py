@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from penstock.core.event import Record
 from penstock.engine.ledger import Owned
 from penstock.worker.journal import Progress
+
+_WINDOW = 5_000
+"""Records that travel with one window."""
 
 
 @dataclass(slots=True)
@@ -29,9 +33,14 @@ class Stretch(Owned):
         return {offset for offset in self.records or () if offset >= self.frontier or offset in holes}
 
     def given(self) -> list[Record]:
-        """The records that a window needs."""
+        """The records that a window gets: of many, the first ones."""
         unfinished = self.open
-        return [record for offset, record in (self.records or {}).items() if offset in unfinished]
+        left = (record for offset, record in (self.records or {}).items() if offset in unfinished)
+        return list(itertools.islice(left, _WINDOW))
+
+    def record_from(self, offset: int) -> Record | None:
+        """The first given record at or behind this offset."""
+        return next((record for at, record in (self.records or {}).items() if at >= offset), None)
 
     def learn(self, noted: Progress) -> None:
         if self.records is None:

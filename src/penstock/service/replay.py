@@ -5,24 +5,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from penstock.config.spec import BreakerSpec, PipelineSpec
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError
+from penstock.core.event import Record, json_bytes
+from penstock.engine.blueprint import blueprint_of
 from penstock.engine.replay import Replay, lane_count
 from penstock.engine.replay_letters import LetterWork, Marks
-from penstock.engine.replay_range import RangeWork
+from penstock.engine.replay_prepared import PreparedWork, stretches_of_ranges, stretches_of_records
 from penstock.engine.replay_work import ReplayHalted
+from penstock.engine.settling import Settling
 from penstock.engine.spark import Spark
+from penstock.engine.stretch import Stretch
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
+from penstock.service.failed_events import FailedEnvelope, read_failed_events
 from penstock.service.ranges import Range, find_ranges, point
 from penstock.service.replayers import own_name
 from penstock.service.specs import current_spec
 from penstock.store import DeadLetterFilter, LetterCount, Store, Which
 
+_WRITABLE = frozenset({"json", "text"})
+"""Formats whose bytes can be made from what DataHub's file holds."""
 _LATECOMERS = 60_000
 """Milliseconds: letters that fail later than so long after the replay began are left for the next one. Not less, for
 clocks differ."""
@@ -162,7 +170,7 @@ def _run(replay: Replay, stop: threading.Event) -> Ended:
     return Ended(counts.read, counts.acted, counts.filtered, counts.failed, counts.retried, halted)
 
 
-# -- ranges --------------------------------------------------------------------------------
+# -- ranges and files ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +182,19 @@ class RangePlan:
     topic_ids: dict[str, str]
 
     @property
-    def offsets(self) -> int:
+    def total(self) -> int:
         return sum(each.offsets for each in self.ranges)
+
+    def stretches(self, lanes: int) -> list[Stretch]:
+        ranges = {(each.topic, each.partition): (each.first, each.end) for each in self.ranges}
+        return stretches_of_ranges(ranges, self.spec, topic_ids=self.topic_ids, lanes=lanes)
 
     def as_dict(self) -> dict[str, Any]:
         ranges = [each.as_dict() for each in self.ranges]
-        return {"pipeline": self.spec.name, "offsets": self.offsets, "ranges": ranges}
+        return {"pipeline": self.spec.name, "offsets": self.total, "ranges": ranges}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{each.topic}/{each.partition} from {each.first} to {each.end}" for each in self.ranges)
 
 
 def plan_range(
@@ -192,11 +207,60 @@ def plan_range(
     return RangePlan(spec, ranges, cluster.topic_ids({each.topic for each in ranges}))
 
 
-@dataclass(slots=True)
-class RangeReplay:
-    """A replay of a range that can be watched from another thread."""
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """What a replay of DataHub's `failed_events.log` is going to do."""
 
-    plan: RangePlan
+    spec: PipelineSpec
+    file: Path
+    pieces: list[Stretch]
+
+    @property
+    def total(self) -> int:
+        return sum(len(stretch.records or ()) for stretch in self.pieces)
+
+    def stretches(self, lanes: int) -> list[Stretch]:  # noqa: ARG002 - a file is cut by its partitions
+        return self.pieces
+
+    def as_dict(self) -> dict[str, Any]:
+        counts = [
+            LetterCount(self.spec.name, s.topic, s.partition, len(s.records or ()))._asdict() for s in self.pieces
+        ]
+        return {"letters": self.total, "partitions": counts}
+
+    def __str__(self) -> str:
+        return str(self.file)
+
+
+def plan_file(spec: PipelineSpec, file: Path) -> FilePlan:
+    """Reads the file to its end; a line that is no event, or a format that a line cannot be turned into, is refused."""
+    form = spec.source.config.format
+    if form not in _WRITABLE:
+        raise ConfigError(
+            f"events of format {form} cannot be made from {file.name}: it holds decoded values, not the records",
+            received=form,
+            allowed=sorted(_WRITABLE),
+        )
+    records = list(map(partial(_record, spec), read_failed_events(file)))
+    if not records:
+        raise ConfigError(f"{file} has no events in it", received=str(file))
+    return FilePlan(spec, file, stretches_of_records(records, f"file/{file.name}"))
+
+
+def _record(spec: PipelineSpec, kept: FailedEnvelope) -> Record:
+    text = spec.source.config.format == "text" and isinstance(kept.event, str)
+    value = kept.event.encode() if text else json_bytes(kept.event)
+    # What DataHub could not write down is missing: such events stand in the order of their lines.
+    topic = kept.topic or spec.source.config.subscription[0]
+    partition = 0 if kept.partition is None else kept.partition
+    return Record(topic, partition, kept.line - 1 if kept.offset is None else kept.offset, None, value)
+
+
+@dataclass(slots=True)
+class PreparedReplay:
+    """A replay of a range or of a file that can be watched from another thread."""
+
+    plan: RangePlan | FilePlan
     store: Store
     rate: float | None = None
     note: str | None = None
@@ -206,25 +270,24 @@ class RangeReplay:
 
     @property
     def total(self) -> int:
-        return self.plan.offsets
+        return self.plan.total
 
     @property
     def done(self) -> int:
         return self._replay.counts.read if self._replay is not None else 0
 
     def run(self, spark: Spark, stop: threading.Event) -> None:
-        spec = self.plan.spec
-        work = RangeWork(
-            self.store,
-            spec,
-            {(each.topic, each.partition): (each.first, each.end) for each in self.plan.ranges},
-            topic_ids=self.plan.topic_ids,
-            lanes=lane_count(spec, spark.cores),
-        )
-        self._replay = Replay(spark, spec, work, rate=self.rate, say=self._say)
-        self.ended = _run(self._replay, stop)
-        summary = asdict(self.ended) | {"ranges": [each.as_dict() for each in self.plan.ranges]}
-        self.store.pipelines.note(spec.name, None, "replay", _told(self.plan, self.ended), summary)
+        spec, by = self.plan.spec, own_name()
+        lanes = lane_count(spec, spark.cores)
+        settling = Settling(blueprint_of(spec), self.store)
+        try:
+            work = PreparedWork(self.plan.stretches(lanes), spec, settling, by=by, lanes=lanes)
+            self._replay = Replay(spark, spec, work, rate=self.rate, say=self._say)
+            self.ended = ended = _run(self._replay, stop)
+        finally:
+            settling.close()
+        told = f"{ended.events} events: {ended.acted} acted on, {ended.filtered} filtered, {ended.failed} failed"
+        self.store.pipelines.note(spec.name, by, "replay", f"{self.plan}: {told}", asdict(ended))
 
     def _say(self, note: str | None) -> None:
         self.note = note
@@ -235,8 +298,3 @@ class RangeReplay:
 
     def as_dict(self) -> dict[str, Any]:
         return self.plan.as_dict() | asdict(self.ended or Ended())
-
-
-def _told(plan: RangePlan, ended: Ended) -> str:
-    where = ", ".join(f"{each.topic}/{each.partition}@{each.first}-{each.end}" for each in plan.ranges)
-    return f"{ended.events} events of {where}: {ended.acted} acted on, {ended.filtered} filtered, {ended.failed} failed"

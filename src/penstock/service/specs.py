@@ -27,6 +27,20 @@ def current_spec(pipeline: str, files: Sequence[Path], store: Store | None) -> P
     return restored(pipeline, row.spec)
 
 
+def only_spec(files: Sequence[Path]) -> PipelineSpec:
+    """The spec of files that hold one pipeline."""
+    loaded = load_checked(files)
+    if loaded.problems:
+        raise InvalidConfigError(loaded.problems)
+    if len(loaded.specs) != 1:
+        raise ConfigError(
+            "which pipeline?",
+            allowed=sorted(spec.name for spec in loaded.specs) or None,
+            hint="give --config with its file, and --pipeline where the files have several",
+        )
+    return loaded.specs[0]
+
+
 def _from_files(pipeline: str, files: Sequence[Path]) -> PipelineSpec:
     loaded = load_checked(files)
     for spec in loaded.specs:

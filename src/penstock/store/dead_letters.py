@@ -23,8 +23,9 @@ class DeadLetters(Importing):
     def __init__(self, database: Database, inline_bytes: int = INLINE_BYTES) -> None:
         super().__init__(database, PayloadFiles(_folder(database), inline_bytes))
 
-    def record(self, letters: Sequence[DeadLetter]) -> None:
-        """Make failures durable, in one transaction; a letter that exists is updated and its history goes on.
+    def record(self, letters: Sequence[DeadLetter], by: str | None = None) -> None:
+        """Make failures durable, in one transaction; a letter that exists is updated and its history goes on. `by` is
+        the replay that met them; None: the pipeline itself.
 
         I1: when this returns, the offsets of these events may be committed.
         """
@@ -32,7 +33,8 @@ class DeadLetters(Importing):
             return
         with self._database.write() as connection:
             ids = self._recording.write(connection, letters)
-            self._recording.add_steps(connection, [rows.step_values(ids[rows.place_of(x)], x) for x in letters])
+            steps = [rows.step_values(ids[rows.place_of(x)], x) | {"taken_by": by} for x in letters]
+            self._recording.add_steps(connection, steps)
 
 
 def _folder(database: Database) -> Path | None:
