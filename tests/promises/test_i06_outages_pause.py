@@ -6,7 +6,6 @@ import io
 import json
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import fastavro
@@ -14,36 +13,22 @@ import pytest
 
 from penstock.engine.flow import Flow
 from tests.faults.checker import Allowance
-from tests.faults.scene import SESSION_S, WAIT_S, WINDOW, Scene, fed
+from tests.faults.scene import WAIT_S, WINDOW, Scene, fed
 from tests.support.engine import Engine
 from tests.support.kafka import KafkaBroker
 from tests.support.postgres import PostgresServer
 from tests.support.registry import RegistryServer
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.postgres]
+pytestmark = pytest.mark.kafka
 SCHEMA = {"type": "record", "name": "Numbered", "fields": [{"name": "seq", "type": "long"}]}
 
 
-@dataclass
-class World:
-    """Everything that may be away, and an instance that depends on it."""
-
-    broker: KafkaBroker
-    postgres: PostgresServer
-    engine: Engine
-
-
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with KafkaBroker() as broker, PostgresServer() as postgres:
-        environ = {
-            "PENSTOCK_STORE_URL": postgres.create_database(),
-            "PENSTOCK_ENGINE_SESSION_TIMEOUT": f"{SESSION_S:g}s",
-            "PENSTOCK_ENGINE_HOT_LANES": "0",
-        }
-        with Engine(tmp_path_factory.mktemp("i06"), environ=environ) as engine:
-            yield World(broker, postgres, engine)
+def broker() -> Iterator[KafkaBroker]:
+    """Nobody else's: it is killed."""
+    with KafkaBroker() as own:
+        yield own
 
 
 def waiting(flow: Flow, why: str) -> None:
@@ -54,51 +39,55 @@ def waiting(flow: Flow, why: str) -> None:
     )
 
 
-def test_i06_the_broker_is_killed_and_comes_back(world: World, tmp_path: Path) -> None:
-    with Scene(world.broker, tmp_path, "i06-broker", partitions=2) as scene:
+def test_i06_the_broker_is_killed_and_comes_back(engine: Engine, broker: KafkaBroker, tmp_path: Path) -> None:
+    with Scene(broker, tmp_path, "i06-broker", partitions=2) as scene:
         with fed(scene):
-            flow = scene.run_in(world.engine)
+            flow = scene.run_in(engine)
             scene.more(100)
-            world.broker.kill()
+            broker.kill()
             waiting(flow, "")
-            world.broker.start()
+            broker.start()
             scene.more(100)
-        world.engine.stop(flow)
+        engine.stop(flow)
     # Work that was done when the broker died could not be committed any more.
     assert scene.verdict(Allowance.kill(WINDOW)).dead_letters == 0
 
 
-def test_i06_the_target_is_away(world: World, tmp_path: Path) -> None:
-    with Scene(world.broker, tmp_path, "i06-target", partitions=2) as scene:
+def test_i06_the_target_is_away(engine: Engine, broker: KafkaBroker, tmp_path: Path) -> None:
+    with Scene(broker, tmp_path, "i06-target", partitions=2) as scene:
         with fed(scene):
-            flow = scene.run_in(world.engine)
+            flow = scene.run_in(engine)
             scene.more(50)
             (tmp_path / "away").touch()
             waiting(flow, "the target is away")
             (tmp_path / "away").unlink()
             scene.more(50)
-        world.engine.stop(flow)
+        engine.stop(flow)
     assert scene.verdict().dead_letters == 0
 
 
-def test_i06_the_store_is_away_and_failures_wait_for_it(world: World, tmp_path: Path) -> None:
+def test_i06_the_store_is_away_and_failures_wait_for_it(
+    engine: Engine, broker: KafkaBroker, postgres: PostgresServer, tmp_path: Path
+) -> None:
     def value(seq: int) -> bytes:
         return json.dumps({"seq": seq, "do": "raise" if seq % 10 == 3 else None}).encode()
 
-    with Scene(world.broker, tmp_path, "i06-store", partitions=2, values=value) as scene:
+    with Scene(broker, tmp_path, "i06-store", partitions=2, values=value) as scene:
         with fed(scene):
-            flow = scene.run_in(world.engine)
+            flow = scene.run_in(engine)
             scene.more(50)
-            world.postgres.stop()
+            postgres.stop()
             waiting(flow, "dead letters cannot be stored")
-            world.postgres.start()
+            postgres.start()
             scene.more(50)
-        world.engine.stop(flow)
+        engine.stop(flow)
     report = scene.verdict()
     assert report.dead_letters == sum(record.seq % 10 == 3 for record in scene.feed.produced)
 
 
-def test_i06_the_registry_answers_with_errors(world: World, registry: RegistryServer, tmp_path: Path) -> None:
+def test_i06_the_registry_answers_with_errors(
+    engine: Engine, broker: KafkaBroker, registry: RegistryServer, tmp_path: Path
+) -> None:
     number = registry.register("numbered-value", json.dumps(SCHEMA))
     parsed = fastavro.parse_schema(SCHEMA)
 
@@ -108,14 +97,14 @@ def test_i06_the_registry_answers_with_errors(world: World, registry: RegistrySe
         fastavro.schemaless_writer(out, parsed, {"seq": seq})
         return out.getvalue()
 
-    connection = {"bootstrap": world.broker.bootstrap, "schema_registry_url": registry.url}
+    connection = {"bootstrap": broker.bootstrap, "schema_registry_url": registry.url}
     source = {"format": "avro", "connection": connection}
-    with Scene(world.broker, tmp_path, "i06-registry", partitions=2, values=value, source=source) as scene:
+    with Scene(broker, tmp_path, "i06-registry", partitions=2, values=value, source=source) as scene:
         registry.faults.status = 503
         with fed(scene):
-            flow = scene.run_in(world.engine)
+            flow = scene.run_in(engine)
             waiting(flow, "503")
             registry.faults.status = None
             scene.more(100)
-        world.engine.stop(flow)
+        engine.stop(flow)
     assert scene.verdict().dead_letters == 0

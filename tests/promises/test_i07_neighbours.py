@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import time
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from tests.support.engine import Engine
 from tests.support.kafka import KafkaBroker
 from tests.support.waiting import until
 
-AT_MOST_S = 4.0
-"""Longest wait of an event of the quiet pipeline: a window, a worker that is replaced, a busy machine."""
+AT_MOST_S = 10.0
+"""Longest wait of an event of the quiet pipeline: a worker that is replaced, on a busy machine."""
+USUAL_S = 0.5
 
 
 def always(do: str) -> bytes:
@@ -44,7 +46,9 @@ def test_i07_a_quiet_pipeline_goes_on_beside_bad_neighbours(engine: Engine, kafk
         quiet.feed.send(1)
         until(lambda n=before: quiet.count() > n, WAIT_S, lambda: f"{flows[0].state} {flows[0].reason}", every_s=0.01)
         waits.append(time.monotonic() - began)
-    assert max(waits) <= AT_MOST_S, f"waits of the quiet pipeline: {[round(w, 2) for w in waits]}"
+    told = f"waits of the quiet pipeline: {[round(w, 2) for w in waits]}"
+    assert max(waits) <= AT_MOST_S, told
+    assert statistics.median(waits) <= USUAL_S, told
     for scene in bad:
         scene.caught_up()
     stages = {scene.name: {row.stage for row in scene.letters()} for scene in bad}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,9 @@ _SETTINGS: dict[str, Any] = {
     # New topics of a pattern and new partitions show within this time.
     "topic.metadata.refresh.interval.ms": 10_000,
 }
+
+_COMMIT_PATIENCE = 3.0
+"""Seconds after which a commit counts as refused for now: while the coordinator is away, the client waits for ever."""
 
 _LOST = {
     KafkaError.ILLEGAL_GENERATION,
@@ -60,6 +64,28 @@ class Commit:
     metadata: str = ""
 
 
+class _Call(threading.Thread):
+    """One call of the client that may hang, in a thread of its own."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        super().__init__(name="commit", daemon=True)
+        self._call = call
+        self._result: Any = None
+        self._error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._result = self._call()
+        except Exception as error:  # noqa: BLE001 - raised by `result`, in the thread that asked
+            self._error = error
+
+    def result(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
 class Listener:
     """What a member tells its owner, from inside `poll`."""
 
@@ -82,6 +108,8 @@ class Member:
         isolation: str = "read_committed",
     ) -> None:
         self._listener = listener
+        self._commit: _Call | None = None
+        """A commit that the broker has not answered yet."""
         self.last_error: str | None = None
         self.fatal: ConfigError | None = None
         settings = {
@@ -111,6 +139,9 @@ class Member:
 
     def poll(self, timeout: float) -> None:
         """Serve rebalances; records that slip through before the pause are not for us."""
+        if not self._answered(timeout):
+            # A commit beside a poll never returns; heartbeats go on without us.
+            return
         message = self._consumer.poll(timeout)
         if message is not None and (error := message.error()) is not None:
             self._on_error(error)
@@ -118,13 +149,27 @@ class Member:
     def commit(self, commits: Mapping[Partition, Commit]) -> None:
         """Commit synchronously; raises `CommitRefused`."""
         offsets = [TopicPartition(*tp, c.offset, c.metadata) for tp, c in commits.items()]
+        late = CommitRefused(f"the broker has not answered a commit for {_COMMIT_PATIENCE:g} s", lost=False)
+        if not self._answered(_COMMIT_PATIENCE):
+            raise late
+        call = self._commit = _Call(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
+        if not self._answered(_COMMIT_PATIENCE):
+            raise late
         try:
-            done = self._consumer.commit(offsets=offsets, asynchronous=False)
+            done = call.result()
         except KafkaException as error:
             raise self._refused(error.args[0]) from error
         for tp in done or ():
             if tp.error is not None:
                 raise self._refused(tp.error)
+
+    def _answered(self, timeout: float | None) -> bool:
+        """Whether no commit is open any more; an answer that came too late is nobody's, for the commit is repeated."""
+        if self._commit is not None:
+            self._commit.join(timeout)
+            if not self._commit.is_alive():
+                self._commit = None
+        return self._commit is None
 
     def _refused(self, error: KafkaError) -> CommitRefused:
         self._note_fatal(error)
@@ -144,6 +189,14 @@ class Member:
 
     def close(self) -> None:
         """Leave the group; revocations are served on the way out."""
+        if self._answered(_COMMIT_PATIENCE):
+            self._close()
+        else:
+            # The broker is away; once it is back, its group must not keep a member that is gone.
+            threading.Thread(target=self._close, name="leave", daemon=True).start()
+
+    def _close(self) -> None:
+        self._answered(None)
         with contextlib.suppress(KafkaException, RuntimeError):
             self._consumer.close()
 
