@@ -20,6 +20,8 @@ from tests.faces.cli import penstock
 
 COMMANDS = [
     *("run", "dry-run", "demo", "init", "validate", "test", "status", "plugins", "doctor", "version"),
+    *("pipelines list", "pipelines pause", "pipelines resume", "pipelines stop", "pipelines restart"),
+    *("pipelines rate-limit", "offsets show", "offsets reset", "db current", "db upgrade"),
     *("topics list", "topics create", "topics produce", "topics tail", "dead-letters list", "dead-letters show"),
 ]
 
