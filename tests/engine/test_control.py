@@ -151,6 +151,7 @@ def test_pause_keeps_the_partitions_stop_leaves_the_group_and_resume_goes_on_wit
         assert [offset for p, offset in done if p == partition] == list(range(150))
     obeyed(pair, pipelines.restart(pair.store, ["flowing"], by="ann"))
     pair.await_members("flowing", [2, 2])
+    assert {row.http_address for row in pair.store.instances.alive(30)} == {process.url for process in pair.run}
     kinds = [row.kind for row in pair.store.pipelines.history("flowing")]
     assert kinds[:4] == ["restarted", "resumed", "stopped", "paused"]
 
