@@ -15,11 +15,11 @@ from tests.support.kafka import KafkaBroker
 
 
 def value(seq: int) -> bytes:
-    """One in twenty-five succeeds at its third attempt only."""
-    return json.dumps({"seq": seq, "fails": 2 if seq % 25 == 3 else 0}).encode()
+    """One in fifty succeeds at its third attempt only."""
+    return json.dumps({"seq": seq, "fails": 2 if seq % 50 == 3 else 0}).encode()
 
 
-RETRY = {"retry": {"attempts": 5, "backoff": "200ms", "jitter": 0.5}}
+RETRY = {"retry": {"attempts": 5, "backoff": "100ms", "jitter": 0.5}}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class OtherMember:
         )
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._owned: list[TopicPartition] = []
+        self._owned: set[tuple[str, int]] = set()
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
         self._thread = threading.Thread(target=self._run, name="other-member", daemon=True)
         self._asked: list[Callable[[], Any]] = []
@@ -41,11 +41,11 @@ class OtherMember:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign(partitions)
         consumer.pause(partitions)
-        self._owned = consumer.assignment()
+        self._owned |= {(tp.topic, tp.partition) for tp in partitions}
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_unassign(partitions)
-        self._owned = consumer.assignment()
+        self._owned -= {(tp.topic, tp.partition) for tp in partitions}
 
     def _run(self) -> None:
         # One thread owns the consumer: a commit beside a poll never returns.
@@ -59,7 +59,7 @@ class OtherMember:
 
     @property
     def owned(self) -> list[tuple[str, int]]:
-        return sorted((tp.topic, tp.partition) for tp in self._owned)
+        return sorted(self._owned)
 
     def commit(self, offsets: dict[tuple[str, int], int]) -> None:
         """Commit as if everything below had been worked on."""

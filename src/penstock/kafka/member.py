@@ -110,6 +110,7 @@ class Member:
         self._listener = listener
         self._commit: _Call | None = None
         """A commit that the broker has not answered yet."""
+        self._rebalancing = False
         self.last_error: str | None = None
         self.fatal: ConfigError | None = None
         settings = {
@@ -149,19 +150,25 @@ class Member:
     def commit(self, commits: Mapping[Partition, Commit]) -> None:
         """Commit synchronously; raises `CommitRefused`."""
         offsets = [TopicPartition(*tp, c.offset, c.metadata) for tp, c in commits.items()]
-        late = CommitRefused(f"the broker has not answered a commit for {_COMMIT_PATIENCE:g} s", lost=False)
-        if not self._answered(_COMMIT_PATIENCE):
-            raise late
-        call = self._commit = _Call(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
-        if not self._answered(_COMMIT_PATIENCE):
-            raise late
         try:
-            done = call.result()
+            done = self._call(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
         except KafkaException as error:
             raise self._refused(error.args[0]) from error
         for tp in done or ():
             if tp.error is not None:
                 raise self._refused(tp.error)
+
+    def _call(self, commit: Callable[[], Any]) -> Any:
+        if self._rebalancing:
+            # The client is inside `poll`, and a commit beside that never returns. The coordinator has just called us.
+            return commit()
+        late = CommitRefused(f"the broker has not answered a commit for {_COMMIT_PATIENCE:g} s", lost=False)
+        if not self._answered(_COMMIT_PATIENCE):
+            raise late
+        call = self._commit = _Call(commit)
+        if not self._answered(_COMMIT_PATIENCE):
+            raise late
+        return call.result()
 
     def _answered(self, timeout: float | None) -> bool:
         """Whether no commit is open any more; an answer that came too late is nobody's, for the commit is repeated."""
@@ -208,7 +215,11 @@ class Member:
         self._listener.assigned(_places(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._listener.revoked(_places(partitions))
+        self._rebalancing = True
+        try:
+            self._listener.revoked(_places(partitions))
+        finally:
+            self._rebalancing = False
         with contextlib.suppress(KafkaException):
             consumer.incremental_unassign(partitions)
 
