@@ -362,7 +362,7 @@ class Flow:
         if halt is None:
             if self._outage.failures:
                 self._outage.succeed()
-            if self.wanted.trial and outcome.counts.read:
+            if self.wanted.trial and outcome.counts.acted:
                 self.around.control.resume(self.name, by="breaker", reason="the trial went well")
         elif halt.kind == "throw":
             self._fail(f"{halt.code}: {halt.reason}", outcome)

@@ -138,7 +138,7 @@ class Owned:
         if noted and was_careful and len(named) == 1:
             self.killer = named[0]
         elif noted:
-            self.careful_until = max(named) + 1 if named else None
+            self.careful_until = max(named) + 1 if named else self.careful_until
         elif was_careful and self.few == 1:
             self.killer = self.position
         else:

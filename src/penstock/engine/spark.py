@@ -71,7 +71,15 @@ class WindowLost(PenstockError, Transient):
 class Spark:
     """One Spark context. `run` may be called from many threads, one window each."""
 
-    def __init__(self, *, master: str, conf: Mapping[str, str], home: Path, driver_output: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        master: str,
+        conf: Mapping[str, str],
+        home: Path,
+        driver_output: str | None = None,
+        worker_memory: int | None = None,
+    ) -> None:
         self.master = f"local[{_SLOTS}]" if master == "local" or master.startswith("local[") else master
         self.is_local = self.master.startswith("local[")
         self.jobs = 0
@@ -80,6 +88,7 @@ class Spark:
         self._conf = dict(conf)
         self._home = home
         self._output = driver_output
+        self._memory = worker_memory
         self._building = threading.Lock()
         self._lane_jobs: dict[str, Any] = {}
         self._sc: Any = None
@@ -328,6 +337,8 @@ class Spark:
             self._sc.environment["PENSTOCK_LANE"] = lane
             if self._output and self.is_local:
                 self._sc.environment["PENSTOCK_STDOUT"] = self._output
+            if self.is_local:
+                self._sc.environment["PENSTOCK_MEMORY"] = str(self._memory or _quarter_of_the_memory())
             # The environment is taken when this is built.
             return self._sc.parallelize([element], 1).mapPartitions(run_window)._jrdd  # noqa: SLF001 - no public name
 
@@ -381,6 +392,15 @@ def _own_folder() -> Path:
             if old.stat().st_uid == os.getuid() and not Path(f"/proc/{int(old.name.split('-')[1])}").exists():
                 shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-", dir=parent))
+
+
+def _quarter_of_the_memory() -> int:
+    """Of the machine, or of the container where that has less."""
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            size = min(size, int(Path(limit).read_text()))
+    return size // 4
 
 
 def _tag(lane: str) -> str:

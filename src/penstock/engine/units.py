@@ -29,6 +29,10 @@ from penstock.worker.protocol import Counts, FailedEvent, Halt, Partition, Parti
 log = structlog.get_logger("penstock.pipeline")
 
 
+_NOBODY = 0
+"""In the place of a unit: nothing is planned before the commit."""
+
+
 class Owner(Protocol):
     """The flow, as far as its units need it."""
 
@@ -169,8 +173,9 @@ class Units:
                     self._moved(own, before)
                     if part.out_of_range or part.gone or own.doubtful:
                         flow.membership.doubt(part.key)
-        self.commit()
+        # Before the commit, which lets lanes plan the next unit.
         flow.heed(outcome)
+        self.commit()
         flow.around.dispatcher.ready(flow)  # type: ignore[arg-type]  # the flow itself
 
     def _moved(self, own: Owned, before: tuple[object, ...]) -> None:
@@ -229,7 +234,7 @@ class Units:
                 under = gone.get(own.unit or 0)
                 if under is None:
                     continue
-                before, own.unit = own.progress, None
+                before = own.progress
                 noted = loss.noted.get(own.key) if loss.noted is not None else None
                 if noted is not None:
                     own.learn(noted)
@@ -272,7 +277,7 @@ class Units:
         throw = failed is not None and flow.spec.options.failure_mode == "THROW"
         with flow.lock:
             before, offset = own.progress, failed.record.offset() if failed else own.killer
-            own.killer, own.few = None, None
+            own.killer, own.few, own.unit = None, None, _NOBODY
             if offset is not None and not throw:
                 own.finish(offset)
             self._moved(own, before)
@@ -283,6 +288,6 @@ class Units:
             outcome = UnitOutcome(0, flow.name, 0, "done", [part], Counts(failed=1), failures=[failed], halt=halt)
             flow.books.add(outcome)
             self._count(outcome)
-            self.commit()
             flow.heed(outcome)
+            self.commit()
         flow.around.dispatcher.ready(flow)  # type: ignore[arg-type]  # the flow itself

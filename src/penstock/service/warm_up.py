@@ -17,7 +17,13 @@ def begin_spark(settings: Settings, *, quiet_output: bool = False, lanes: Sequen
     `quiet_output` keeps what actions print off standard output.
     """
     output = _path_of(sys.stderr if quiet_output else sys.stdout)
-    spark = Spark(master=settings.spark.master, conf=settings.spark.conf, home=settings.home, driver_output=output)
+    spark = Spark(
+        master=settings.spark.master,
+        conf=settings.spark.conf,
+        home=settings.home,
+        driver_output=output,
+        worker_memory=settings.engine.worker_memory,
+    )
     carpool = [f"carpool-{index}" for index in range(carpool_lanes(settings.engine))]
     spark.begin(lanes=carpool if lanes is None else lanes)
     return spark

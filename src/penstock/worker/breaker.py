@@ -15,9 +15,13 @@ class Breaker:
         self._failures: deque[int] = deque()
         self._seen = 0
         self._before = 0
+        self._tripped = False
 
     def begin(self) -> None:
-        """A new unit counts its events from zero."""
+        """A new unit counts its events from zero; after a pause the past counts for nothing."""
+        if self._tripped:
+            self._failures.clear()
+            self._seen, self._tripped = 0, False
         self._before = self._seen
 
     def failed(self, nth: int) -> str | None:
@@ -31,11 +35,8 @@ class Breaker:
             self._failures.popleft()
         if self._seen < self._spec.window or len(self._failures) < self._spec.ratio * self._spec.window:
             return None
-        failures = len(self._failures)
-        self._failures.clear()
-        self._seen = 0
-        self._before = 0
-        return f"{failures} of the last {self._spec.window} events failed"
+        self._tripped = True
+        return f"{len(self._failures)} of the last {self._spec.window} events failed"
 
     def end(self, events: int) -> None:
         """The unit has finished so many events."""

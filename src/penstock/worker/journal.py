@@ -117,9 +117,10 @@ class Pages:
         """Nothing is in flight."""
         for at in self.places.values():
             self._cells[at + 3] = -1
+        self._last = None
 
-    def acting_on(self, record: RecordLike, all_before: bool) -> None:  # noqa: FBT001 - called for every event
-        """This one event is begun; with `all_before`, what lies below it in its partition is finished."""
+    def acting_on(self, record: RecordLike) -> None:
+        """This one event is begun, and what lies below it in its partition is finished."""
         topic, partition, offset = record.topic(), record.partition(), record.offset()
         last = self._last
         if last is None or last[1] != partition or last[0] != topic:
@@ -135,8 +136,7 @@ class Pages:
         cells = self._cells
         cells[at + 4] = 0
         cells[at + 3] = offset
-        if all_before:
-            cells[at + 2] = offset
+        cells[at + 2] = offset
 
     def begun(self, record: RecordLike) -> None:
         self._enter(_BEGUN, record)

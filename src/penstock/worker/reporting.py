@@ -48,7 +48,8 @@ def report(
         unbegun = {item.record.offset() for item in rest.get(a.key, ())} | unread.get(a.key, set())
         part = _outcome(a, pipeline, unbegun)
         part.out_of_range, part.gone = a.key in trouble.out_of_range, a.key in trouble.gone
-        outcome.more = outcome.more or bool(unbegun) or not pipeline.reader.at_end(a.key)
+        ahead = bool(unbegun) or not pipeline.reader.at_end(a.key)
+        outcome.more = outcome.more or (ahead and part.blocked_for is None)
         outcome.partitions.append(part)
     if trouble.error and not outcome.counts.read and outcome.halt is None:
         outcome.halt = Halt("outage", "broker", trouble.error)

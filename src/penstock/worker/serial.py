@@ -120,11 +120,10 @@ class Serial(Inline):
             else:
                 self.tally.sample(items[at - 1])
 
-    def _run(self, items: list[Item]) -> tuple[int, Verdict]:  # noqa: C901 - the hottest loop of all, kept in one piece
+    def _run(self, items: list[Item]) -> tuple[int, Verdict]:  # noqa: C901, PLR0912 - the hottest loop, in one piece
         """Number of items behind us, and whether all of them are (`done`)."""
         act, end, clock, tries = self.action.act, self.deadline.at, time.monotonic, self.tries
-        note = self.pages.acting_on if self.pages is not None else None
-        exact = self._notable
+        pages, exact = self.pages, self._notable
         passed = good = 0
         verdict: Verdict = "done"
         for item in items:
@@ -136,8 +135,11 @@ class Serial(Inline):
             if self._given_up:
                 verdict = "stop"
                 break
-            if note is not None:
-                note(item.record, exact)
+            if pages is not None:
+                if exact:
+                    pages.acting_on(item.record)
+                else:
+                    pages.begun(item.record)
             if type(item) is Event:
                 # The common case, kept free of calls: a result of None or True needs nothing more.
                 try:
@@ -152,6 +154,8 @@ class Serial(Inline):
                         passed += 1
                         if tries:
                             tries.pop(coordinates(item), None)
+                        if pages is not None and not exact:
+                            pages.ended(item.record, done=True)
                         continue
                     good += result is False
                     verdict = self.unusual(item, result)
@@ -159,12 +163,18 @@ class Serial(Inline):
                 self.tally.acted += good
                 good = 0
                 verdict = self.fail(item, item.stage, item.error)
+            if pages is not None:
+                # From here on what is done is no longer one number: the failure before it is only in this memory.
+                pages.idle() if exact else pages.ended(item.record, done=False)
             if verdict == "stop":
                 break
             exact = False
             passed += 1
             if verdict == "later":
                 self._parking.park(item, tries[coordinates(item)].due)
+                break
+            if self.tally.full or (pages is not None and pages.full):
+                verdict = "stop"
                 break
         self._flight = None
         self.tally.acted += good

@@ -65,6 +65,7 @@ class UnitRun(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - a plug-in that cannot be created is the pipeline's trouble, whatever it raises
             self._end_with(_build_halt(error))
             return
+        self._began = time.monotonic()
         try:
             unfinished = self._work(pipeline)
             if self._claim.acquire(blocking=False):
@@ -102,7 +103,7 @@ class UnitRun(threading.Thread):
         acting.end_deferrals(owned)
         read = 0
         try:
-            self._feed(pipeline, rest)
+            self._take_up(pipeline, rest)
             while not (self.deadline.expired or tally.full or self._unfed) and read < request.max_records:
                 acting.wake()
                 due = acting.next_due
@@ -122,6 +123,19 @@ class UnitRun(threading.Thread):
             unfinished = acting.finish()
         self.outcome.counts.read = read
         return unfinished
+
+    def _take_up(self, pipeline: Pipeline, rest: list[Item]) -> None:
+        """What the last unit left comes first, within the same limits as what is read."""
+        most = self.request.max_records
+        step = 1 if self.request.careful else max(1, min(most, len(rest)))
+        for at in range(0, min(most, len(rest)), step):
+            self._feed(pipeline, rest[at : at + step])
+            if self.request.careful:
+                pipeline.acting.calm_down()
+            if self._unfed:
+                self._unfed += rest[at + step :]
+                return
+        self._unfed = rest[most:]
 
     def _read(self, pipeline: Pipeline, limit: int, due: float | None) -> Batch | None:
         began = time.monotonic()

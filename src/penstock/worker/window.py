@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import resource
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
         )
     if _lane is None:
         _connect_stdout()
+        _limit_memory()
         _lane = Lane()
     for request in list(requests):
         work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver
@@ -43,6 +45,15 @@ def _content(request: bytes) -> bytes:
     content = file.read_bytes()
     file.unlink()
     return content
+
+
+def _limit_memory() -> None:
+    """Let one event that wants all the memory fail with an error, before the system picks a process to kill."""
+    limit = int(os.environ.get("PENSTOCK_MEMORY", "0"))
+    if limit:
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("500")
 
 
 def _connect_stdout() -> None:

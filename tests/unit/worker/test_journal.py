@@ -24,7 +24,7 @@ def test_what_is_noted_is_read_by_unit_and_partition(tmp_path: Path) -> None:
     first = written.open(7, [Assignment("t", 0, 1, 100), Assignment("t", 1, 1, 50), Assignment("t", 2, 1, 9, (4,))])
     second = written.open(8, [Assignment("u", 0, 1, 5)])
     first.done({("t", 0): 120})
-    first.acting_on(record(1, 51), True)
+    first.acting_on(record(1, 51))
     first.working({("t", 2): 4}, {("t", 2): 7})
 
     assert journal.writer(path) == os.getpid()
@@ -32,7 +32,7 @@ def test_what_is_noted_is_read_by_unit_and_partition(tmp_path: Path) -> None:
         7: {0: Progress(120), 1: Progress(51, suspects={51}), 2: Progress(9, suspects={4, 5, 6})},
         8: {0: Progress(5)},
     }
-    first.acting_on(record(0, 120), False)
+    first.acting_on(record(0, 120))
     assert journal.read(path)[7][1] == Progress(51), "the thread has gone on to another partition"
     assert journal.read(path)[7][0] == Progress(120, suspects={120})
     first.idle()
@@ -65,7 +65,7 @@ def test_notes_survive_the_death_of_the_process(tmp_path: Path) -> None:
         from penstock.worker.journal import Journal
         from penstock.worker.protocol import Assignment
         pages = Journal({path!r}).open(1, [Assignment("t", 0, 1, 10)])
-        pages.acting_on(Record("t", 0, 42, None, b""), True)
+        pages.acting_on(Record("t", 0, 42, None, b""))
         os.kill(os.getpid(), signal.SIGKILL)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(dies)], check=False, timeout=60)
