@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.children import CHILDREN
 
-from bench.engine import drain, latency, many, start
+from bench.engine import drain, latency, many, replay, start
 from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
@@ -22,6 +22,7 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "drain": drain.drain,
     "warm": many.warm,
     "cold": many.cold,
+    "replay": replay.replay,
 }
 """In the order in which they run; each gets a broker of its own."""
 
@@ -37,6 +38,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--idle-minutes", type=float, default=0, help="also measure after so many minutes without events"
     )
+    parser.add_argument("--letters", type=int, default=50_000, help="dead letters of the replay")
     parser.add_argument("--pipelines", type=int, default=100, help="pipelines of the warm run")
     parser.add_argument("--cold-pipelines", type=int, default=200, help="pipelines of the cold run")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")

@@ -331,7 +331,7 @@ def test_a_killed_replay_is_resumed(
     assert bench.statuses("killed") == {"replayed": 300}
     offsets = [line[2] for line in lines(out)]
     assert set(offsets) == set(range(300))
-    assert len(offsets) <= 300 + 100, "at most one window is repeated"
+    assert len(offsets) <= 300 + 150, "at most three windows are repeated"
 
 
 def test_a_range_by_offset_and_by_time(

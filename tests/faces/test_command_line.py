@@ -22,6 +22,7 @@ COMMANDS = [
     *("run", "dry-run", "demo", "init", "validate", "test", "status", "plugins", "doctor", "version"),
     *("pipelines list", "pipelines pause", "pipelines resume", "pipelines stop", "pipelines restart"),
     *("pipelines rate-limit", "offsets show", "offsets reset", "db current", "db upgrade"),
+    *("replay", "dead-letters replay"),
     *("topics list", "topics create", "topics produce", "topics tail", "dead-letters list", "dead-letters show"),
 ]
 

@@ -39,7 +39,9 @@ _SECONDS = 2.0
 """Length of a window: how long a cancelled replay takes to end, if no action hangs."""
 _COLLECT = 1.0
 _IDLE = 0.1
-"""Seconds to wait where nothing can be done: other lanes have the work, or acknowledgements are awaited."""
+"""Seconds to wait where acknowledgements are awaited."""
+_SOON = 0.02
+"""Seconds to wait where other lanes have the work, or more of it is being fetched."""
 _MANY = 100_000
 """Events that a window may take."""
 _THROW = "failure_mode is THROW"
@@ -126,7 +128,7 @@ class ReplayLane(threading.Thread):
         now = time.monotonic()
         ready = [stretch for stretch in self._mine if stretch.ready(now)]
         if not ready:
-            self._director.over.wait(min((s.waits_until - now for s in self._mine), default=_IDLE))
+            self._director.over.wait(min((s.waits_until - now for s in self._mine), default=_SOON))
             return
         # One that a worker may die of goes alone, so that no other suffers from it.
         careful = [stretch for stretch in ready if stretch.careful][:1]

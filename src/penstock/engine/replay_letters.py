@@ -11,25 +11,26 @@ from typing import Self
 import structlog
 
 from penstock.config.spec import PipelineSpec
-from penstock.core.dead_letter import Stage
+from penstock.core.dead_letter import Failure, Stage
 from penstock.core.errors import Unavailable
 from penstock.core.event import Record
 from penstock.engine import autopsy
+from penstock.engine.letter_threads import Claiming, Marking, Say
 from penstock.engine.replay_work import Work
 from penstock.engine.stretch import Stretch
-from penstock.store import DeadLetters, LetterPlace, StoredDeadLetter, Which
+from penstock.store import DeadLetters, StoredDeadLetter, Which
 from penstock.worker.protocol import FailedEvent
 
 log = structlog.get_logger("penstock.replay")
 
-_PAGE = 1_000
 _AHEAD = 4_000
 """Letters claimed before they are worked on: enough to find another partition for every lane."""
 _AHEAD_BYTES = 64 << 20
 _WINDOW = 2_000
 """Letters that a lane takes at once."""
 _WINDOW_BYTES = 8 << 20
-_RENEW_EVERY = 10.0
+_GIVE_UP = 10.0
+"""Seconds that a cancelled replay tries to reach the store."""
 
 _Lot = tuple[str, int]
 """Topic id and partition: within one, letters stay in order."""
@@ -48,7 +49,7 @@ class Marks:
 
 
 class LetterWork(Work):
-    """Letters of one pipeline. Lanes share it; a thread renews the claims until it is left."""
+    """Letters of one pipeline. Lanes share it."""
 
     def __init__(
         self,
@@ -59,73 +60,68 @@ class LetterWork(Work):
         by: str,
         max_replays: int,
         lanes: int,
+        stop: threading.Event,
+        say: Say,
         edit: bytes | None = None,
         edits: bool = False,
     ) -> None:
         self.marks = Marks()
-        self._letters, self._which, self._spec, self._by = letters, which, spec, by
+        self._letters, self._by, self._version = letters, by, spec.version
         self._max_replays, self._lanes = max_replays, lanes
         self._edited, self._edits = edit, edits
         self._in_order = spec.ordering != "none"
+        self._stop = stop
         self._lock = threading.Lock()
-        self._after: LetterPlace | None = None
-        self._all_claimed = False
         self._waiting: dict[_Lot, deque[StoredDeadLetter]] = {}
         self._count = self._bytes = 0
         self._held: dict[tuple[_Lot, int], int] = {}
         """Ids of letters that are claimed and not marked yet."""
         self._busy: dict[_Lot, int] = {}
-        self._ended = threading.Event()
-        self._renewing = threading.Thread(target=self._renew, name="replay-claims", daemon=True)
+        self._claiming = Claiming(letters, which, by, wanted=self._has_room, take_in=self._take_in, say=say)
+        self._marking = Marking(say)
 
     def __enter__(self) -> Self:
         """Claim the first letters; refuses what cannot be replayed before anything is changed."""
-        with self._lock:
-            self._claim()
-        self._renewing.start()
+        self._claiming.claim()
+        self._claiming.start()
+        self._marking.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Letters that were not reached are what they were before."""
-        self._ended.set()
-        self._renewing.join()
+        """Mark what is done; letters that were not reached are what they were before."""
+        within = _GIVE_UP if self._stop.is_set() else None
+        self._claiming.end(within)
+        self._marking.end(within)
         with self._lock:
             left = list(self._held.values())
-            self._held.clear()
-        if left:
-            try:
-                self._letters.release(left, by=self._by, reason="the replay ended before it", claimed_by=self._by)
-                self.marks.released += len(left)
-            except Unavailable as error:
-                log.warning("letters stay claimed until the claim runs out", letters=len(left), reason=str(error))
-
-    def _renew(self) -> None:
-        while not self._ended.wait(_RENEW_EVERY):
-            try:
-                self._letters.renew(self._by)
-            except Unavailable as error:
-                log.warning("claims were not renewed", reason=str(error))
+        if not left:
+            return
+        try:
+            self._letters.release(left, by=self._by, reason="the replay ended before it", claimed_by=self._by)
+            self.marks.released += len(left)
+        except Unavailable as error:
+            log.warning("letters stay claimed until the claim runs out", letters=len(left), reason=str(error))
 
     # -- claiming --------------------------------------------------------------------------
 
-    def _claim(self) -> None:
-        """Until there is enough for every lane; `claim` goes forward only, so no letter comes twice."""
-        while not self._all_claimed and self._count < _AHEAD and self._bytes < _AHEAD_BYTES:
-            page = self._letters.claim(self._which, by=self._by, limit=_PAGE, after=self._after)
+    def _has_room(self) -> bool:
+        return self._count < _AHEAD and self._bytes < _AHEAD_BYTES
+
+    def _take_in(self, page: list[StoredDeadLetter]) -> None:
+        with self._lock:
             for letter in page:
                 lot = (letter.letter.topic_id, letter.letter.partition)
                 self._waiting.setdefault(lot, deque()).append(letter)
                 self._held[lot, letter.letter.offset] = letter.id
                 self._count += 1
                 self._bytes += _size(letter)
-            self._all_claimed = not page
-            self._after = page[-1].place if page else self._after
 
     def take(self) -> list[Stretch] | None:
+        if self._claiming.error is not None:
+            raise self._claiming.error
         with self._lock:
-            self._claim()
             if not self._waiting:
-                return None
+                return None if self._claiming.complete else []
             room = max(1, min(_WINDOW, -(-self._count // self._lanes)))
             taken: dict[tuple[str, int], Stretch] = {}
             size = 0
@@ -148,7 +144,8 @@ class LetterWork(Work):
                     break
             self._count -= sum(len(stretch.records or ()) for stretch in taken.values())
             self._bytes -= size
-            return list(taken.values())
+        self._claiming.look()
+        return list(taken.values())
 
     def _stretch(self, letters: list[StoredDeadLetter]) -> Stretch:
         first = letters[0].letter
@@ -179,30 +176,32 @@ class LetterWork(Work):
     # -- marking ---------------------------------------------------------------------------
 
     def settle(self, done: list[tuple[Stretch, set[int]]], failures: list[tuple[Stretch, FailedEvent]]) -> None:
-        good = {self._id(stretch, offset): None for stretch, offsets in done for offset in offsets}
-        bad = {self._id(stretch, each.record.offset()): each.failure for stretch, each in failures}
-        data = {"spec_version": self._spec.version} | (self._edit_data() if self._edits else {})
-        if good:
+        """Behind the lane's back: it need not wait, unless the store cannot keep up."""
+        good = {(_lot(stretch), offset) for stretch, offsets in done for offset in offsets}
+        bad = {(_lot(stretch), each.record.offset()): each.failure for stretch, each in failures}
+        if good or bad:
+            self._marking.put(lambda: self._mark(good, bad))
+
+    def _mark(self, good: set[tuple[_Lot, int]], bad: dict[tuple[_Lot, int], Failure]) -> None:
+        with self._lock:
+            replayed = [self._held[place] for place in good]
+            failed = {self._held[place]: failure for place, failure in bad.items()}
+        if replayed:
             text = "with an edited value" if self._edits else ""
-            self._letters.replayed(list(good), by=self._by, text=text, data=data)
+            data = {"spec_version": self._version} | (self._edit_data() if self._edits else {})
+            self._letters.replayed(replayed, by=self._by, text=text, data=data)
         parked = 0
-        if bad:
+        if failed:
             statuses = self._letters.replay_failed(
-                bad, by=self._by, max_replays=self._max_replays, spec_version=self._spec.version
+                failed, by=self._by, max_replays=self._max_replays, spec_version=self._version
             )
             parked = sum(status == "parked" for status in statuses.values())
         with self._lock:
-            for stretch, offsets in done:
-                for offset in offsets:
-                    self._held.pop((_lot(stretch), offset), None)
-            for stretch, each in failures:
-                self._held.pop((_lot(stretch), each.record.offset()), None)
-            self.marks.replayed += len(good)
-            self.marks.failed += len(bad)
+            for place in (*good, *bad):
+                del self._held[place]
+            self.marks.replayed += len(replayed)
+            self.marks.failed += len(failed)
             self.marks.parked += parked
-
-    def _id(self, stretch: Stretch, offset: int) -> int:
-        return self._held[_lot(stretch), offset]
 
     def _edit_data(self) -> dict[str, str | None]:
         """The value that was sent, as far as a history can hold it."""

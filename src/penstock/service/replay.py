@@ -45,6 +45,7 @@ class Ended:
     filtered: int = 0
     failed: int = 0
     retried: int = 0
+    seconds: float = 0.0
     halted: str | None = None
     """Why it ended before its end, by itself."""
 
@@ -133,6 +134,8 @@ class LetterReplay:
                 by=by,
                 max_replays=self.max_replays,
                 lanes=lane_count(spec, spark.cores),
+                stop=stop,
+                say=self._say,
                 edit=self.edit.value if self.edit else None,
                 edits=self.edit is not None,
             )
@@ -162,12 +165,13 @@ def _without_breaker(spec: PipelineSpec) -> PipelineSpec:
 
 def _run(replay: Replay, stop: threading.Event) -> Ended:
     halted = None
+    began = SYSTEM.monotonic()
     try:
         replay.run(stop)
     except ReplayHalted as error:
         halted = str(error)
-    counts = replay.counts
-    return Ended(counts.read, counts.acted, counts.filtered, counts.failed, counts.retried, halted)
+    counts, seconds = replay.counts, round(SYSTEM.monotonic() - began, 3)
+    return Ended(counts.read, counts.acted, counts.filtered, counts.failed, counts.retried, seconds, halted)
 
 
 # -- ranges and files ----------------------------------------------------------------------
