@@ -191,24 +191,31 @@ class Batches(Inline):
         self._batch: list[Event] = []
 
     def _go(self, items: list[Item]) -> None:
-        if not items:
-            return
-        if self.deadline.expired or self._given_up:
-            self._rest += items
-            return
-        self._ahead = items
-        events = [item for item in items if isinstance(item, Event)]
-        results = iter(self._act(events) if events else [])
-        for index, item in enumerate(items):
-            verdict = self._take(item, next(results) if isinstance(item, Event) else None)
-            if verdict == "later":
-                self._parking.park(item, self.tries[coordinates(item)].due)
-            elif verdict == "stop":
-                self._rest += items[index:]
+        while items:
+            if self.deadline.expired or self._given_up:
+                self._rest += items
                 return
-        if events:
-            self.tally.sample(events[0])
-            self.tally.sample(events[-1])
+            self._ahead = items
+            end = self._end_of_batch(items)
+            events = [item for item in items[:end] if isinstance(item, Event)]
+            results = iter(self._act(events) if events else [])
+            for index, item in enumerate(items[:end]):
+                verdict = self._take(item, next(results) if isinstance(item, Event) else None)
+                if verdict == "later":
+                    self._parking.park(item, self.tries[coordinates(item)].due)
+                elif verdict == "stop":
+                    self._rest += items[index:]
+                    return
+            if events:
+                self.tally.sample(events[0])
+                self.tally.sample(events[-1])
+            items = self._sorted_out(items[end:])
+
+    def _end_of_batch(self, items: list[Item]) -> int:
+        """With THROW nothing is begun behind an event that is about to stop the pipeline."""
+        if self.spec.options.failure_mode != "THROW":
+            return len(items)
+        return next((index + 1 for index, item in enumerate(items) if isinstance(item, Broken)), len(items))
 
     def _act(self, events: list[Event]) -> list[Any]:
         self._batch = events
