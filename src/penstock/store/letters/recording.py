@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from penstock.core.dead_letter import DeadLetter
 from penstock.store.database import Database
@@ -82,24 +81,10 @@ def _payloads_statement(database: Database) -> Insert:
 
 
 def _search_statement(database: Database) -> Insert:
-    statement = _search_insert(database)
-    names = ("error", "content") if database.is_sqlite else ("error", "content", "grams")
-    newer = {name: statement.excluded[name] for name in names}
+    names = rows.TEXTS if database.is_sqlite else (*rows.TEXTS, "grams")
+    statement = insert_many(database, dead_letter_search, names)
+    newer = {name: statement.excluded[name] for name in names if name != "letter_id"}
     return statement.on_conflict_do_update(index_elements=["letter_id"], set_=newer)
-
-
-def _search_insert(database: Database) -> Insert:
-    table = dead_letter_search
-    if database.is_sqlite:
-        return sqlite.insert(table).values({name: sa.bindparam(name) for name in ("letter_id", "error", "content")})
-    # An array of arrays would come apart as one row per number: each row's numbers travel as text.
-    names = ("letter_id", "error", "content", "grams")
-    kinds: list[Any] = [sa.BigInteger(), sa.Text(), sa.Text(), sa.Text()]
-    arrays = [sa.bindparam(name, type_=postgresql.ARRAY(kind)) for name, kind in zip(names, kinds, strict=True)]
-    given = sa.func.unnest(*arrays).table_valued(*names).render_derived()
-    numbers = sa.cast(given.c.grams, postgresql.ARRAY(sa.SmallInteger()))
-    selected = sa.select(given.c.letter_id, given.c.error, given.c.content, numbers)
-    return postgresql.insert(table).from_select(list(names), selected)
 
 
 def _steps_statement(database: Database) -> Insert:

@@ -29,6 +29,8 @@ COLUMNS: Final = (
     *("timestamp", "timestamp_type", "size", "searchable", *FAILURE),
 )
 """Columns that a new letter is given."""
+TEXTS: Final = ("letter_id", "error", "content")
+"""Columns of the texts that letters are found by."""
 
 Numbered = tuple[int, DeadLetter]
 """A letter with its id."""
@@ -98,14 +100,9 @@ def payload_values(letter_id: int, letter: DeadLetter, files: PayloadFiles) -> d
 def search_values(letter_id: int, letter: DeadLetter, *, with_grams: bool) -> dict[str, Any]:
     error, content = search.searched_error(letter.failure), search.searched_content(letter)
     values: dict[str, Any] = {"letter_id": letter_id, "error": error, "content": content}
-    return (
-        values | {"grams": array_text(search.indexed(letter, letter.failure, error, content))} if with_grams else values
-    )
-
-
-def array_text(numbers: Sequence[int]) -> str:
-    """Numbers as PostgreSQL reads an array of them."""
-    return f"{{{','.join(map(str, numbers))}}}"
+    if with_grams:
+        values["grams"] = search.indexed(letter, letter.failure, error, content)
+    return values
 
 
 def step_values(letter_id: int, letter: DeadLetter) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def tag(name: str, value: object) -> int:
 
 def indexed(where: Any, failure: Failure, error: str, content: str) -> list[int]:
     """All numbers of a letter; `where` has its pipeline, topic and partition."""
-    return sorted(_grams(error) | _grams(content) | _tags(where, failure))
+    return list(_grams(error) | _grams(content) | _tags(where, failure))
 
 
 def _tags(where: Any, failure: Failure) -> set[int]:
