@@ -101,13 +101,17 @@ class Control(threading.Thread):
         """Write what flows want, then read what is wanted of them."""
         try:
             self._write()
-            self._take(self._store.desired.all())
+            self.read()
             self._away = False
         except Unavailable as error:
             self._metrics.store_errors.labels("control").inc()
             if not self._away:
                 log.warning("desired states cannot be read; what was wanted last holds", reason=str(error))
             self._away = True
+
+    def read(self) -> None:
+        """Take what is wanted from the store; raises `Unavailable`."""
+        self._take(self._store.desired.all())
 
     def _write(self) -> None:
         for pipeline, writes in list(self._unwritten.items()):

@@ -75,7 +75,7 @@ class Instance:
         self.dispatcher.start(sizes(self.settings.engine, self.spark.cores))
         self._started = True
         # Before any flow joins its group: one that should not run is not begun.
-        self.control.refresh()
+        self.control.read()
         self.control.start()
         for doorbell in self._doorbells.values():
             doorbell.start()

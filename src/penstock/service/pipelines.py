@@ -19,8 +19,8 @@ from penstock.store import Desired, DesiredRow, StateRow, Store
 
 OBEY_SECONDS: Final = 20.0
 """How long commands wait for instances: they look every half second, but may have work to finish first."""
-_SILENCE: Final = 8.0
-"""An instance not heard of for so long is not waited for: four heartbeats were missed."""
+_SILENCE: Final = 12.0
+"""An instance not heard of for so long is not waited for: six heartbeats were missed."""
 _LOOK_EVERY: Final = 0.2
 
 
