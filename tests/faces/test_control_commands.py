@@ -58,7 +58,7 @@ def test_an_instance_that_does_not_obey_is_named_and_what_is_wanted_is_kept(stor
 def test_pipelines_that_do_not_exist_are_clear_errors(store: Store) -> None:
     store.pipelines.save_spec("orders", "v1", "{}")
     for arguments, text in (
-        (("pause", "oders"), "did you mean 'orders'?"),
+        (("pause", "order"), "did you mean 'orders'?"),
         (("stop",), "name pipelines, or say --all"),
         (("rate-limit", "orders", "fast"), "a rate like 100/s"),
     ):
