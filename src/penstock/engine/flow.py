@@ -459,9 +459,9 @@ class Flow:
             self._rung()
 
     def _abandon(self, units: set[int]) -> None:
+        """Their partitions that stay ours are planned again once the lane tells that its worker is gone."""
         log.warning("work abandoned: it did not end within drain_timeout", pipeline=self.name, units=len(units))
         self.around.dispatcher.cancel(units)
-        self.units.forget(units)
 
     def dropped(self, partitions: list[Partition]) -> None:
         """These partitions are no longer ours."""
@@ -480,6 +480,7 @@ class Flow:
             self.units.commit()
         if self.units.under:
             self._abandon(set(self.units.under))
+            self.units.forget(set(self.units.under))
 
     def _fail(self, reason: str, outcome: UnitOutcome) -> None:
         """THROW: no instance goes on, now or after a restart, until a person says so."""
