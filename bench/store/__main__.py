@@ -19,6 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.store", description=__doc__)
     parser.add_argument("databases", nargs="*", default=["postgresql"], help="postgresql, sqlite")
     parser.add_argument("--letters", type=int, default=1_000_000)
+    parser.add_argument("--copies", type=int, default=10, help="of each letter on PostgreSQL; 1: all are recorded")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     options = parser.parse_args()
     machine = facts()
@@ -26,10 +27,10 @@ def main() -> None:
     try:
         if "postgresql" in options.databases:
             with PostgresServer() as server, Store.open(server.create_database()) as store:
-                results += measure(store, "PostgreSQL", options.letters)
+                results += measure(store, "PostgreSQL", options.letters, options.copies)
         if "sqlite" in options.databases:
             with tempfile.TemporaryDirectory() as folder, Store.open(f"sqlite:///{folder}/store.db") as store:
-                results += measure(store, "SQLite", options.letters)
+                results += measure(store, "SQLite", options.letters, 1)
         for result in results:
             show(result)
     finally:

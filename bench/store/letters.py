@@ -79,15 +79,50 @@ def chunks(count: int) -> Iterator[list[DeadLetter]]:
         yield [made(number, count, random_) for number in range(start, min(start + CHUNK, count))]
 
 
-def fill(store: Store, count: int) -> tuple[float, float]:
-    """Seconds spent in `record`, and the longest chunk."""
+def fill(store: Store, count: int, copies: int) -> tuple[float, float]:
+    """Seconds spent in `record`, and the longest chunk. The rest are copies, made within the database."""
     took = []
-    for chunk in chunks(count):
+    for chunk in chunks(count // copies):
         began = time.perf_counter()
         store.dead_letters.record(chunk)
         took.append(time.perf_counter() - began)
+    if copies > 1:
+        _copy(store, count // copies, copies)
     _set_statuses(store, count)
     return sum(took), max(took)
+
+
+def _copy(store: Store, count: int, copies: int) -> None:
+    """Each copy is a while older, or younger, than the one before, at offsets of its own."""
+    later, first = count * 10, "penstock_dead_letters"
+    columns = {column.name: f'"{column.name}"' for column in dead_letters.columns}
+    changed = columns | {
+        "id": f"id + n * {count}",
+        "offset": f'"offset" + n * {count}',
+        "first_failed_at": f"first_failed_at + n * {later}",
+        "last_failed_at": f"last_failed_at + n * {later}",
+    }
+    others = {
+        "penstock_dead_letter_payloads": ("key", "value", "headers", "traceback", "value_seen", "value_file"),
+        "penstock_dead_letter_search": ("error", "content", "grams"),
+    }
+    with store._database.write() as connection:  # noqa: SLF001 - recording a million takes as long as everything else
+        # An index is made in one go much faster than row by row.
+        connection.exec_driver_sql("DROP INDEX ix_penstock_dead_letter_search_grams")
+        times = f"generate_series(1, {copies - 1}) AS n"
+        connection.exec_driver_sql(_copying(first, columns, changed, times))
+        for table, names in others.items():
+            same = {"letter_id": "letter_id"} | {name: f'"{name}"' for name in names}
+            connection.exec_driver_sql(_copying(table, same, same | {"letter_id": f"letter_id + n * {count}"}, times))
+        connection.exec_driver_sql("SET LOCAL maintenance_work_mem = '512MB'")
+        connection.exec_driver_sql(
+            "CREATE INDEX ix_penstock_dead_letter_search_grams ON penstock_dead_letter_search USING gin (grams)"
+        )
+
+
+def _copying(table: str, columns: dict[str, str], changed: dict[str, str], times: str) -> str:
+    into, values = ", ".join(columns.values()), ", ".join(changed.values())
+    return f"INSERT INTO {table} ({into}) SELECT {values} FROM {table}, {times}"  # noqa: S608 - names of our own
 
 
 def _set_statuses(store: Store, count: int) -> None:
@@ -167,13 +202,14 @@ def listed(store: Store, which: DeadLetterFilter) -> tuple[float, float, int]:
     return statistics.median(took), max(took), rows
 
 
-def measure(store: Store, name: str, count: int) -> list[Result]:
-    seconds, longest = fill(store, count)
+def measure(store: Store, name: str, count: int, copies: int) -> list[Result]:
+    seconds, longest = fill(store, count, copies)
+    fresh = count // copies
     recorded = Result(
         name=f"{name}: recording",
-        what=f"{count:,} letters of about 1 kB, {CHUNK:,} per call.",
+        what=f"{fresh:,} letters of about 1 kB, {CHUNK:,} per call; then copied to {count:,}.",
         figures={
-            "letters per second": round(count / seconds),
+            "letters per second": round(fresh / seconds),
             "longest call, ms": round(longest * 1000),
             **sizes(store),
         },

@@ -99,7 +99,7 @@ def test_poison_of_every_kind_ends_as_one_dead_letter_each_with_its_bytes(
             return event
         """,
     )
-    name = topic()
+    name, dead = topic(), topic()
     headers: list[tuple[str, bytes | None]] = [("a", b"1"), ("b", b"\xff\x00"), ("a", b"2"), ("c", None)]
     bad = [
         Sent(b"not json", b"\x00\xff\xfe", headers),
@@ -119,6 +119,7 @@ def test_poison_of_every_kind_ends_as_one_dead_letter_each_with_its_bytes(
             filters=[{"type": "cel", "config": {"expression": "event.kind != 'filter' || event.missing > 1"}}],
             transform=[{"type": "python", "config": {"callable": "./poison.py:change"}}],
             action={"type": "python", "config": {"callable": "./poison.py:act"}},
+            options={"dead_letter": {"topic": dead, "file": "dead/poisoned.jsonl"}},
         )
     )
     until(lambda: kafka.lag("poisoned", name) == 0, WAIT_S, lambda: f"{flow.state} {flow.reason}")
@@ -132,6 +133,9 @@ def test_poison_of_every_kind_ends_as_one_dead_letter_each_with_its_bytes(
     assert first is not None
     assert (first.letter.value, first.letter.key, first.letter.headers) == (b"not json", b"\x00\xff\xfe", headers)
     assert flow.books.summary().acted == 7
+    assert sorted(line["offset"] for line in lines(engine.folder / "dead" / "poisoned.jsonl")) == [1, 3, 5, 7, 9, 11]
+    sent = {dict(record.headers())["penstock.offset"]: record.value() for record in kafka.read(dead, 6)}
+    assert sent == {b"%d" % (2 * n + 1): record.value for n, record in enumerate(bad)}
 
 
 def test_throw_stops_at_the_event_and_leaves_it_uncommitted(

@@ -31,7 +31,8 @@ _POSTGRES_DEFAULTS: Final[dict[str, Any]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "application_name": "penstock",
-    "options": f"-c lock_timeout={int(BUSY_SECONDS)}s",
+    # Compiling a query takes longer than any of ours runs.
+    "options": f"-c lock_timeout={int(BUSY_SECONDS)}s -c jit=off",
 }
 
 
