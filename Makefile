@@ -7,7 +7,7 @@ UV := .cache/uv/bin/uv
 BIN := .venv/bin
 export PYTHONPATH :=
 
-.PHONY: help setup setup-dev demo test check fmt lock lock-check types docs bench clean
+.PHONY: help setup setup-dev demo test test-faults soak check fmt lock lock-check types docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,6 +43,12 @@ demo: setup ## Run three pipelines on the embedded broker and watch them (ARGS="
 
 test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL and a registry into .cache)
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-faults: setup-dev ## Run the fault matrix on three brokers (half an hour); its table goes to bench/results
+	@$(BIN)/python -m pytest tests/faults -m faults $(ARGS)
+
+soak: setup-dev ## Run with faults at random for ten minutes (ARGS="--minutes 2 --seed 7"); the outcome goes to bench/results
+	@$(BIN)/python -m tests.faults.soak $(ARGS)
 
 check: setup-dev lock-check ## Lint, types, import rules, lock, docs
 	@$(BIN)/ruff check .

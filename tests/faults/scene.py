@@ -294,7 +294,12 @@ class Scene:
         return report
 
     def stop_all(self) -> None:
-        """Graceful stop of whatever still runs; each must end with 0."""
+        """Graceful stop; every instance must have lived until now, and end with 0."""
+        assert all(process.running for process in self.instances), self.story()
+        self.stop_all_living()
+
+    def stop_all_living(self) -> None:
+        """Graceful stop of those that still run; each must end with 0."""
         running = [process for process in self.instances if process.running]
         for process in running:
             process.terminate()

@@ -29,7 +29,7 @@ def test_i01_an_instance_killed_between_acting_and_settling_has_committed_nothin
             until(lambda: not first.running, WAIT_S, "the instance to die with its outcome in hand")
             scene.start()
             scene.more(200)
-        scene.stop_all()
+        scene.stop_all_living()
     report = scene.verdict(
         Allowance.kill(WINDOW), filtered=lambda record: record.seq % 30 == 11 and record.seq % 20 != 7
     )

@@ -23,6 +23,6 @@ def test_i10_a_stop_repeats_nothing_and_a_kill_at_most_a_window(kafka: KafkaBrok
             until(lambda: not second.running, WAIT_S, "the instance to die before its commit")
             scene.start()
             scene.more(200)
-        scene.stop_all()
+        scene.stop_all_living()
     report = scene.verdict(Allowance.kill(WINDOW))
     assert report.repeats, "the kill hit nothing: the failpoint is not between act and commit"

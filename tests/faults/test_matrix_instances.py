@@ -1,0 +1,195 @@
+"""Faults of instances: killed at every failpoint, frozen, their processes killed one by one; on three brokers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checker import NOTHING, Allowance
+from tests.faults.outcome import Row
+from tests.faults.scene import SESSION_S, WAIT_S, WINDOW, Scene, fed
+from tests.support.instance import PenstockProcess
+from tests.support.kafka import KafkaCluster
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.faults
+TAKEN_OVER_S = SESSION_S + 3.0
+"""From kill -9 to the other instance at work in all partitions."""
+
+
+def value(seq: int) -> bytes:
+    """One in twenty fails."""
+    return json.dumps({"seq": seq, "do": "raise" if seq % 20 == 7 else None}).encode()
+
+
+def scene_of(cluster: KafkaCluster, folder: Path, name: str, **more: object) -> Scene:
+    return Scene(cluster, folder, name, replication=3, values=value, **more)  # type: ignore[arg-type]
+
+
+def fallen(scene: Scene) -> tuple[PenstockProcess, PenstockProcess]:
+    """The instance that died, and one that lives."""
+    until(lambda: any(not p.running for p in scene.instances), WAIT_S, lambda: f"an instance to die; {scene.story()}")
+    return next(p for p in scene.instances if not p.running), next(p for p in scene.instances if p.running)
+
+
+def moving_again(scene: Scene, began: float) -> float:
+    """Seconds until every partition has had an effect since then."""
+    places = {(scene.topic, p) for p in range(4)}
+
+    def all_of_them() -> bool:
+        return {effect.at.place for effect in scene.effects() if effect.time > began} >= places
+
+    until(all_of_them, WAIT_S, lambda: f"all partitions to move again; {scene.story()}")
+    first: dict[tuple[str, int], float] = {}
+    for effect in scene.effects():
+        if effect.time > began:
+            first.setdefault(effect.at.place, effect.time)
+    return max(first.values()) - began
+
+
+@pytest.mark.parametrize("failpoint", ["after-act", "after-settle", "before-commit", "after-commit", "mid-rebalance"])
+def test_kill_9_at(cluster: KafkaCluster, tmp_path: Path, row: Row, failpoint: str) -> None:
+    allowed = Allowance.kill(WINDOW)
+    with scene_of(cluster, tmp_path, f"kill-{failpoint}") as scene:
+        with fed(scene):
+            scene.start(ready=False)
+            scene.start()
+            until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+            scene.more(200)
+            scene.set(failpoint, "kill")
+            if failpoint == "mid-rebalance":
+                scene.start(ready=False)
+            fallen(scene)
+            recovered = moving_again(scene, time.monotonic())
+            scene.more(200)
+        scene.stop_all_living()
+    row.kept(scene.verdict(allowed), allowed, recovered)
+    if failpoint != "mid-rebalance":
+        assert recovered <= TAKEN_OVER_S, f"{recovered:.1f} s from the kill to the other instance at work"
+
+
+def test_kill_9_after_the_start_position_was_committed(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+    with scene_of(cluster, tmp_path, "kill-start", source={"start": "latest"}) as scene:
+        scene.set("after-start-position", "kill")
+        first = scene.start(ready=False)
+        until(lambda: not first.running, WAIT_S, "the instance to die with its start committed")
+        # Produced while nobody is there: `latest` was decided before, so these belong to the pipeline.
+        with fed(scene):
+            scene.start()
+            scene.more(200)
+        scene.stop_all_living()
+    row.kept(scene.verdict(), NOTHING)
+
+
+def test_an_instance_frozen_beyond_its_session(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+    allowed = Allowance.lost_session(WINDOW)
+    with scene_of(cluster, tmp_path, "frozen-long", work_s=0.002) as scene:
+        with fed(scene):
+            first = scene.start(ready=False)
+            scene.start()
+            until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+            scene.more(200)
+            first.pause()
+            until(lambda: scene.owners() == [4], WAIT_S, scene.story)
+            scene.more(400)
+            first.unpause()
+            until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+            scene.more(400)
+        scene.stop_all()
+    row.kept(scene.verdict(allowed), allowed)
+
+
+def test_an_instance_frozen_while_idle_beyond_its_session(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+    """Nothing to commit, so no refused commit tells it: it must ask before it plans."""
+    allowed = Allowance(repeats=1, rewinds=2)  # an act in flight per partition
+    with scene_of(cluster, tmp_path, "frozen-idle") as scene:
+        first = scene.start(ready=False)
+        scene.start()
+        until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+        scene.feed.send(400)
+        scene.caught_up()
+        first.pause()
+        until(lambda: scene.owners() == [4], WAIT_S, scene.story)
+        scene.feed.send(400)
+        scene.caught_up()
+        first.unpause()
+        until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+        scene.feed.send(400)
+        scene.caught_up()
+        scene.stop_all()
+    row.kept(scene.verdict(allowed), allowed)
+
+
+def test_an_instance_frozen_within_its_session(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+    with scene_of(cluster, tmp_path, "frozen-short") as scene:
+        with fed(scene):
+            instance = scene.start()
+            for _ in range(3):
+                scene.more(100)
+                instance.pause()
+                time.sleep(SESSION_S / 2)  # the fault itself
+                instance.unpause()
+            scene.more(100)
+        scene.stop_all()
+    row.kept(scene.verdict(), NOTHING)
+
+
+def test_the_driver_alone_is_frozen_and_its_workers_go_on(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+    """A worker cannot know that its driver has lost the session; it ends with its window."""
+    allowed = Allowance.lost_session(WINDOW)
+    with scene_of(cluster, tmp_path, "frozen-driver", work_s=0.002) as scene:
+        with fed(scene):
+            first = scene.start(ready=False)
+            scene.start()
+            until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+            scene.more(200)
+            first.signal(signal.SIGSTOP)
+            until(lambda: scene.owners() == [4], WAIT_S, scene.story)
+            scene.more(400)
+            first.signal(signal.SIGCONT)
+            until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+            scene.more(400)
+        scene.stop_all()
+    row.kept(scene.verdict(allowed), allowed)
+
+
+def test_worker_processes_are_killed_again_and_again(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+    times = 4
+    allowed = Allowance(repeats=times * WINDOW, rewinds=times)
+    with scene_of(cluster, tmp_path, "workers", work_s=0.001) as scene:
+        with fed(scene):
+            instance = scene.start()
+            for _ in range(times):
+                scene.more(200)
+                for worker in instance.workers():
+                    worker.kill()
+            scene.more(200)
+        scene.stop_all()
+    row.kept(scene.verdict(allowed), allowed)
+    assert not [letter for letter in scene.letters() if letter.stage == "crash"], "an innocent event was blamed"
+
+
+def test_a_stop_while_every_broker_is_away_ends_in_time(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+    allowed = Allowance.lost_session(WINDOW)
+    with scene_of(cluster, tmp_path, "stop-alone", env={"PENSTOCK_ENGINE_STOP_TIMEOUT": "15s"}) as scene:
+        with fed(scene):
+            instance = scene.start()
+            scene.more(200)
+            for broker in cluster.brokers:
+                broker.pause()
+            began = time.monotonic()
+            instance.terminate()
+            code = instance.wait(60)
+            took = time.monotonic() - began
+            for broker in cluster.brokers:
+                broker.unpause()
+            scene.start()
+            scene.more(200)
+        scene.stop_all_living()
+    row.kept(scene.verdict(allowed), allowed, took)
+    assert took < 30, f"the stop took {took:.0f} s"
+    assert code in (0, 1)
