@@ -7,6 +7,7 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,18 @@ from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.engine.replay import lane_names
 from penstock.engine.spark import Spark
-from penstock.service.replay import Edit, LetterReplay, PreparedReplay, plan_letters, plan_range
+from penstock.service.replay import Edit, LetterReplay, PreparedReplay, plan_file, plan_letters, plan_range
 from penstock.service.replayers import release_orphans
 from penstock.service.warm_up import begin_spark
 from penstock.store import DeadLetterFilter, Store, StoredDeadLetter, Which
+from tests.behaviour.store.letters import letter as stored_letter
 from tests.support.engine import coordinates, lines, pipeline
 from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
 from tests.support.waiting import until
 
-WAIT_S = 90.0
+WAIT_S = 150.0
 
 ACTIONS = """
 import base64, json, os, time
@@ -408,3 +410,21 @@ def test_a_range_stops_at_a_failure_where_the_pipeline_would(
     assert done.ended is not None
     assert "no 2" in (done.ended.halted or "")
     assert [letter.row.offset for letter in bench.letters("thrown")] == [2]
+
+
+def test_events_that_datahub_kept_are_replayed_and_a_large_letter_is_whole(
+    bench: Bench, kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    out, log = tmp_path / "out.jsonl", tmp_path / "failed_events.log"
+    places = [{"kafka": {"topic": "hub", "partition": 1, "offset": offset}} for offset in (8, 5, 5)]
+    events = [json.dumps({"event_type": "x", "event": {"n": n}, "meta": place}) for n, place in enumerate(places)]
+    log.write_text("\n".join(events) + "\n")
+    document = pipeline("hub", kafka.bootstrap, ["hub"], action={"type": "file", "config": {"path": str(out)}})
+    done = PreparedReplay(plan_file(bench.spec(bench.file(document)), log), bench.store)
+    done.run(bench.spark, threading.Event())
+    assert [line["event"] for line in lines(out)] == [{"n": 1}, {"n": 0}], "in order, each once"
+    large = json.dumps({"text": "x" * 3_000_000}).encode()
+    bench.store.dead_letters.record([replace(stored_letter(4, pipeline="hub"), value=large)])
+    assert any((bench.home / "payloads").rglob("*")), "it is not in the row"
+    bench.replay(DeadLetterFilter(pipeline="hub"), bench.file(document))
+    assert len(lines(out)[-1]["event"]["text"]) == 3_000_000

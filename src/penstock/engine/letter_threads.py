@@ -17,7 +17,7 @@ from penstock.store import DeadLetters, LetterPlace, StoredDeadLetter, Which
 
 log = structlog.get_logger("penstock.replay")
 
-_PAGE = 1_000
+_PAGE = 2_000
 _RENEW_EVERY = 10.0
 _IDLE = 0.5
 _MARKED_BEHIND = 2

@@ -23,11 +23,13 @@ from penstock.worker.protocol import FailedEvent
 
 log = structlog.get_logger("penstock.replay")
 
-_AHEAD = 4_000
+_AHEAD = 10_000
 """Letters claimed before they are worked on: enough to find another partition for every lane."""
 _AHEAD_BYTES = 64 << 20
-_WINDOW = 2_000
+_WINDOW = 4_000
 """Letters that a lane takes at once."""
+_WORTH_A_WINDOW = 1_000
+"""A lane waits for so many, if more are being claimed: a window costs as much as a thousand letters."""
 _WINDOW_BYTES = 8 << 20
 _GIVE_UP = 10.0
 """Seconds that a cancelled replay tries to reach the store."""
@@ -120,8 +122,10 @@ class LetterWork(Work):
         if self._claiming.error is not None:
             raise self._claiming.error
         with self._lock:
+            if not self._claiming.complete and self._count < _WORTH_A_WINDOW and self._bytes < _WINDOW_BYTES:
+                return []
             if not self._waiting:
-                return None if self._claiming.complete else []
+                return None
             room = max(1, min(_WINDOW, -(-self._count // self._lanes)))
             taken: dict[tuple[str, int], Stretch] = {}
             size = 0
