@@ -23,6 +23,7 @@ from penstock.store import DeadLetterFilter, Store, schema
 from tests.faces.cli import Result, penstock
 from tests.support.engine import coordinates, pipeline
 from tests.support.group import other_member
+from tests.support.home import prepared_home
 from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
@@ -44,7 +45,11 @@ class Pair:
 
     def start(self) -> PenstockProcess:
         number = len(self.run)
-        env = {"PENSTOCK_HOME": str(self.home), "PENSTOCK_ENGINE_SESSION_TIMEOUT": "6s"}
+        env = {
+            "PENSTOCK_HOME": str(self.home),
+            "PENSTOCK_ENGINE_SESSION_TIMEOUT": "6s",
+            "PENSTOCK_ENGINE_HOT_LANES": "1",
+        }
         process = PenstockProcess(
             ["run", self.folder / "pipelines"],
             folder=self.folder / str(number),
@@ -95,8 +100,8 @@ class Pair:
 def pair(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
     (folder / "pipelines").mkdir()
-    (folder / "home").mkdir()
-    pair = Pair(kafka, folder, Store.open(f"sqlite:///{folder / 'home' / 'penstock.db'}"), [])
+    home = prepared_home(folder / "home")
+    pair = Pair(kafka, folder, Store.open(f"sqlite:///{home / 'penstock.db'}"), [])
     for name, partitions in PARTITIONS.items():
         kafka.create_topic(pair.topic(name), partitions)
         document = pipeline(
