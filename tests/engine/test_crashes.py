@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.support.engine import Engine, pipeline
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
@@ -143,26 +144,28 @@ def test_one_deadly_event_is_one_dead_letter(
     assert len(acted(log)) <= 59 + options.get("concurrency", 1) - 1
 
 
-@pytest.mark.parametrize("kind", ["batch", "transform"])
+@pytest.mark.parametrize("kind", ["batch", "hanging batch", "transform"])
 def test_a_deadly_event_among_many_is_found(
     engine: Engine, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path, kind: str
 ) -> None:
     engine.module("deadly.py", DEADLY)
     name, log = topic(), tmp_path / "log"
     kafka.produce(name, numbered(300))
-    config = {"how": "exit", "bad": 170, "log": str(log)}
+    hangs = kind.startswith("hanging")
+    config = {"how": "hang" if hangs else "exit", "bad": 170, "log": str(log)}
     harmless = config | {"bad": -1}
     more: dict[str, Any] = (
         {"action": {"type": "./deadly.py:Batch", "config": config}}
-        if kind == "batch"
+        if kind.endswith("batch")
         else {
             "transform": [{"type": "python", "config": {"callable": "./deadly.py:change", "config": config}}],
             "action": {"type": "python", "config": {"callable": "./deadly.py:act", "config": harmless}},
         }
     )
-    flow = engine.run(pipeline(f"found-{kind}", kafka.bootstrap, [name], **more))
+    options = {"timeout": "2s"} if hangs else {}
+    flow = engine.run(pipeline(f"found-{kind}", kafka.bootstrap, [name], options=options, **more))
     until(lambda: kafka.offsets(flow.name).get((name, 0)) == 300, WAIT_S, lambda: f"{flow.state} {flow.reason}")
     engine.stop(flow)
     (letter,) = engine.dead_letters(flow.name)
-    assert (letter.offset, letter.stage) == (170, "crash")
+    assert (letter.offset, letter.stage) == (170, "timeout" if hangs else "crash")
     assert set(acted(log)) == set(range(300)) - {170}

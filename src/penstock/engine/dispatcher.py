@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.dead_letter import Stage
 from penstock.core.metrics import Metrics
-from penstock.engine.lanes import Lane, LaneSizes, Role
+from penstock.engine.lanes import Lane, LaneSizes, Role, end_process
 from penstock.engine.spark import Spark, WindowLost
 from penstock.worker import journal
 from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
@@ -32,8 +32,8 @@ _CROWD = 10
 _EXPRESS_LEAST = 1.05
 """A cold member may sit in a blocking poll of one second: its commit must not be wanted before that."""
 _COLLECT = 1.0
-_CAREFUL = 0.3
-"""Seconds of a careful window: long enough to read what is there."""
+_CAREFUL = 5.0
+"""Seconds of a careful window at most; it ends when it has read what is there."""
 _OVERRUN = 5.0
 """Seconds beyond what a window and its actions may take, after which the worker is held for good and is killed."""
 _EXERCISES = 40
@@ -293,8 +293,8 @@ class Dispatcher:
 
     def window_done(self, lane: Lane, request: WindowRequest, outcome: WindowOutcome) -> None:
         with self._lock:
-            # A worker that died while it was idle was replaced without a word; what it had left behind is gone.
             gone = lane.detached - set(outcome.running) - {unit.unit for unit in outcome.units}
+            former = lane.pid if lane.pid != outcome.pid and self._spark.is_local else None
             lane.took(outcome)
             if request.retiring:
                 lane.kill_worker()
@@ -308,8 +308,16 @@ class Dispatcher:
         for flow, unit in flows:
             if flow is not None:
                 flow.deliver(unit, request.seconds)
+        if former is not None:
+            self._succeed(former, request, gone)
+
+    def _succeed(self, former: int, request: WindowRequest, gone: set[int]) -> None:
+        """Spark took another process for the lane: because the one before died while it was idle, or because it was a
+        moment late. There must not be two; what it had left behind is lost, and nobody is to blame."""
+        end_process(former)
         if gone:
-            self._lose(gone, {}, "crash", "it was replaced while it was idle")
+            progress = journal.read(journal.before(request.journal)) if request.journal else {}
+            self._lose(gone, progress, None, "another process took its place")
 
     def window_lost(self, lane: Lane, request: WindowRequest, error: WindowLost) -> None:
         """The worker died: its journal says what it had done; the rest is planned again."""
@@ -320,8 +328,8 @@ class Dispatcher:
             lane.warm.set()
             lane.known.clear()
             lane.tainted = False
-            stage: Stage = "timeout" if lane.overran else "crash"
-            lane.overran = False
+            stage: Stage | None = None if lane.cancelled else "timeout" if lane.overran else "crash"
+            lane.overran = lane.cancelled = False
             lost = {unit.unit for unit in request.units} | lane.detached
             lane.detached = set()
             lane.returning = set()
@@ -331,8 +339,12 @@ class Dispatcher:
         self._lose(lost, progress, stage, error.message)
 
     def _lose(
-        self, units: set[int], progress: dict[int, dict[int, journal.Progress]] | None, stage: Stage, reason: str
+        self, units: set[int], progress: dict[int, dict[int, journal.Progress]] | None, stage: Stage | None, reason: str
     ) -> None:
+        """`stage` is what an event that it died over would fail with; None: no event is to blame."""
+        if stage is None:
+            for part in (part for parts in (progress or {}).values() for part in parts.values()):
+                part.suspects.clear()
         with self._lock:
             flows = list(self._flows.values())
         for flow in flows:
@@ -345,6 +357,7 @@ class Dispatcher:
                 lane for lane in self.lanes.values() if any(f.holds(units, lane.lane) for f in self._flows.values())
             ]
         for lane in lanes:
+            lane.cancelled = True
             lane.kill_worker()
 
     def stop(self, timeout: float) -> None:

@@ -184,15 +184,17 @@ class Flow:
         self._mail.put((outcome, seconds))
 
     def lose(
-        self, units: set[int], progress: dict[int, dict[int, Progress]] | None, *, stage: Stage, reason: str
+        self, units: set[int], progress: dict[int, dict[int, Progress]] | None, *, stage: Stage | None, reason: str
     ) -> None:
         """The worker that held these units is gone; `progress` is what its journal says, None where there is none."""
         with self.lock:
             mine = units & set(self.units.under)
             noted = self.units.noted(mine, progress)
         if mine:
-            explained = any(part.suspects for parts in (progress or {}).values() for part in parts.values())
-            self._mail.put(Loss(mine, noted, explained, stage, reason))
+            explained = stage is None or any(
+                part.suspects for parts in (progress or {}).values() for part in parts.values()
+            )
+            self._mail.put(Loss(mine, noted, explained, stage or "crash", reason))
 
     # -- what the instance asks ------------------------------------------------------------
 

@@ -82,6 +82,8 @@ class Lane(threading.Thread):
         """Seconds beyond that in which the actions of its units may still be at one event."""
         self.overran = False
         """The worker was killed because its window did not end."""
+        self.cancelled = False
+        """The worker was killed because its partitions were wanted elsewhere; no event is to blame."""
         self.tainted = False
         """A thread of the worker hangs: the process is replaced once nothing of it is wanted."""
         self.used_at = 0.0
@@ -135,21 +137,25 @@ class Lane(threading.Thread):
         self.busy_until = None
         self.used_at = time.monotonic()
 
-    def kill_worker(self, timeout: float = 5.0) -> None:
+    def kill_worker(self) -> None:
         """End the lane's process and wait until it is gone: another one will repeat what it was doing."""
         notes = self._spark.journal(self.lane)
         if notes is None:
             self._spark.cancel(self.lane)
             return
         pid = writer(notes) or self.pid
-        if pid is None:
-            return
-        self.known.clear()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
-            end = time.monotonic() + timeout
-            while time.monotonic() < end and _alive(pid):
-                time.sleep(0.01)
+        if pid is not None:
+            self.known.clear()
+            end_process(pid)
+
+
+def end_process(pid: int, timeout: float = 5.0) -> None:
+    """Kill a worker and wait until it is gone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + timeout
+        while time.monotonic() < end and _alive(pid):
+            time.sleep(0.01)
 
 
 def _alive(pid: int) -> bool:

@@ -173,6 +173,8 @@ class Units:
                     self._moved(own, before)
                     if part.out_of_range or part.gone or own.doubtful:
                         flow.membership.doubt(part.key)
+        if any(part.suspect_until is not None for part in outcome.partitions):
+            flow.around.dispatcher.quarantine(flow)  # type: ignore[arg-type]  # the flow itself
         # Before the commit, which lets lanes plan the next unit.
         flow.heed(outcome)
         self.commit()

@@ -8,6 +8,7 @@ done. It is memory, not disk: a worker's death loses nothing of it.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import sys
@@ -52,6 +53,9 @@ class Journal:
     """The worker's side. Each unit writes to slots, or a log, of its own."""
 
     def __init__(self, path: str) -> None:
+        # Another process may still write to the journal that is there: it keeps its file, and we get one of our own.
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, before(path))  # noqa: PTH105 - a name, not a Path
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as file:
             file.truncate(_CELLS * 8)
             self._cells = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
@@ -160,6 +164,11 @@ class Pages:
     def full(self) -> bool:
         """The log takes no more: the unit should end, for the next one gets a new log."""
         return self.log is not None and self._cells[self.log + 1] >= _ENTRIES - 1_000
+
+
+def before(path: str) -> str:
+    """Where the journal of the lane's process before this one is."""
+    return f"{path}.before"
 
 
 def writer(path: str) -> int | None:

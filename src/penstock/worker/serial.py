@@ -120,7 +120,7 @@ class Serial(Inline):
             else:
                 self.tally.sample(items[at - 1])
 
-    def _run(self, items: list[Item]) -> tuple[int, Verdict]:  # noqa: C901, PLR0912 - the hottest loop, in one piece
+    def _run(self, items: list[Item]) -> tuple[int, Verdict]:  # noqa: C901, PLR0912, PLR0915 - the hottest loop
         """Number of items behind us, and whether all of them are (`done`)."""
         act, end, clock, tries = self.action.act, self.deadline.at, time.monotonic, self.tries
         pages, exact = self.pages, self._notable

@@ -114,6 +114,8 @@ class UnitRun(threading.Thread):
                 if held >= owned and (due is None or due >= self.deadline.at) and not acting.busy:
                     # Everything waits for a retry that comes after this unit.
                     break
+                if request.careful and not acting.busy and all(map(pipeline.reader.at_end, owned)):
+                    break
                 batch = self._read(pipeline, 1 if request.careful else min(_BATCH, request.max_records - read), due)
                 if batch is not None:
                     read += len(batch.records)
