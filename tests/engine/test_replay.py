@@ -25,6 +25,7 @@ from penstock.service.warm_up import begin_spark
 from penstock.store import DeadLetterFilter, Store, StoredDeadLetter, Which
 from tests.behaviour.store.letters import letter as stored_letter
 from tests.support.engine import coordinates, lines, pipeline
+from tests.support.home import prepared_home
 from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
@@ -90,8 +91,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.home = folder / "home"
-        self.home.mkdir()
+        self.home = prepared_home(folder / "home")
         self.settings = Settings.load({"PENSTOCK_HOME": str(self.home)}, cwd=folder)
         self.store = Store.open(self.settings.store_url)
         self.spark: Spark = begin_spark(self.settings, lanes=lane_names(2))
@@ -346,8 +346,10 @@ def test_a_range_by_offset_and_by_time(
     file = bench.file(
         pipeline("ranged", kafka.bootstrap, [name], action={"type": "file", "config": {"path": str(out)}})
     )
-    by_offset = bench.range(file, 10, 20, partition=1)
-    assert by_offset.as_dict()["acted"] == 10
+    by_offset = bench.range(file, 10, 20, partition=1, rate=5)
+    assert by_offset.ended is not None
+    assert by_offset.ended.acted == 10
+    assert 1.5 < by_offset.ended.seconds < 8, "five in a second"
     assert sorted(coordinates(out)) == [(name, 1, offset) for offset in range(10, 20)]
     out.unlink()
     by_time = bench.range(file, base + 40_000, "2023-11-14T22:14:30Z")

@@ -45,16 +45,14 @@ class Replay:
     ) -> None:
         self.counts = Counts()
         limits = [each for each in (rate, spec.options.rate_limit) if each is not None]
+        self._rate = min(limits, default=None)
         names = lane_names(lane_count(spec, spark.cores))
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._say, self._waiting = say, dict[str, str]()
         self._error: BaseException | None = None
         blueprint = blueprint_of(spec)
-        self._lanes = [
-            ReplayLane(name, spark, blueprint, work, self, rate=min(limits) / len(names) if limits else None)
-            for name in names
-        ]
+        self._lanes = [ReplayLane(name, spark, blueprint, work, self) for name in names]
 
     def run(self, stop: threading.Event) -> None:
         """Work until everything is done, someone stops it, or it cannot go on, which is raised."""
@@ -83,6 +81,12 @@ class Replay:
     def over(self) -> threading.Event:
         """Set: begin nothing more."""
         return self._over
+
+    @property
+    def rate(self) -> float | None:
+        """The share of a lane that has work: events per second."""
+        at_work = sum(lane.has_work for lane in self._lanes)
+        return None if self._rate is None else self._rate / max(1, at_work)
 
     def end(self, error: BaseException) -> None:
         """It cannot go on."""

@@ -63,16 +63,16 @@ class Director(Protocol):
     def count(self, counts: Counts) -> None: ...
     def waits(self, lane: str, reason: str) -> None: ...
     def goes_on(self, lane: str) -> None: ...
+    @property
+    def rate(self) -> float | None: ...
 
 
 class ReplayLane(threading.Thread):
     """Has a worker process of its own on local masters."""
 
-    def __init__(
-        self, name: str, spark: Spark, blueprint: Blueprint, work: Work, director: Director, *, rate: float | None
-    ) -> None:
+    def __init__(self, name: str, spark: Spark, blueprint: Blueprint, work: Work, director: Director) -> None:
         super().__init__(name=name, daemon=True)
-        self._spark, self._work, self._director, self._rate = spark, work, director, rate
+        self._spark, self._work, self._director = spark, work, director
         self._pipeline = blueprint.spec.name
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
         self._generation = time.time_ns()
@@ -88,12 +88,16 @@ class ReplayLane(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._director.over.is_set() and self._has_work():
+            while not self._director.over.is_set() and self._get_work():
                 self._step()
         except BaseException as error:  # noqa: BLE001 - raised by the replay, in the thread that wants to know
             self._director.end(error)
         finally:
             self._work.give_back(self._mine)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._mine)
 
     def cancel(self) -> None:
         """End the window under way, whatever its action is doing."""
@@ -116,7 +120,7 @@ class ReplayLane(threading.Thread):
         except WindowLost as error:
             log.warning("the action was not closed", pipeline=self._pipeline, reason=error.message)
 
-    def _has_work(self) -> bool:
+    def _get_work(self) -> bool:
         if not self._mine:
             taken = self._durably(self._work.take)
             if taken is None:
@@ -169,7 +173,7 @@ class ReplayLane(threading.Thread):
             min((stretch.few or _MANY for stretch in stretches), default=_MANY),
             bounds=Bounds({stretch.key: stretch.end for stretch in stretches}, records),
             careful=any(stretch.careful for stretch in stretches),
-            rate=self._rate,
+            rate=self._director.rate,
         )
 
     def _outcome(self, unit: UnitRequest) -> UnitOutcome:
