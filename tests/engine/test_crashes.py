@@ -115,7 +115,7 @@ def neighbour(
         ("lock", "timeout", {"timeout": "2s"}),
     ],
 )
-def test_one_deadly_event_is_one_dead_letter(
+def test_one_deadly_event_is_one_dead_letter(  # noqa: PLR0917 - fixtures and parameters
     engine: Engine,
     kafka: KafkaBroker,
     topic: Callable[..., str],

@@ -21,8 +21,9 @@ FLAKY = """
     from pathlib import Path
 
     def act(event, config):
+        place = event.meta["kafka"]
         with open(config["log"], "a") as log:
-            log.write(json.dumps([event.meta["kafka"]["partition"], event.meta["kafka"]["offset"], time.time()]) + "\\n")
+            log.write(json.dumps([place["partition"], place["offset"], time.time()]) + "\\n")
         if event.value["id"] in config["bad"] and not Path(config["cure"]).exists():
             raise ValueError(f"no {event.value['id']}")
 """

@@ -26,8 +26,8 @@ _ANSWER = 65_536
 """Bytes of an answer that are read, so that its connection can be used again; a longer answer costs the connection."""
 _SHOWN = 500
 """Characters of an answer that a failure shows."""
-_AWAY = frozenset({429, 502, 503, 504})
-"""Answers about the server, not about the event: the pipeline waits."""
+_TOO_MANY = 429
+"""With all of 5xx an answer about the server, not about the event: the pipeline waits."""
 _AGAIN = frozenset({408, 425})
 
 Content = tuple[bytes, str]
@@ -68,6 +68,8 @@ class WebhookConfig(Model):
     """A request that takes longer fails. Keep it below `options.timeout`."""
     concurrency: int = Field(default=100, ge=1, le=10_000)
     """Connections at most; how many events are sent side by side is `options.concurrency`."""
+    fail_on: frozenset[int] = frozenset()
+    """Statuses of 5xx or 429 that are the event's own fault: it fails, where the pipeline would wait for the server."""
     allow_private: bool = False
     """True: addresses of the local machine and of private networks may be called."""
 
@@ -127,9 +129,9 @@ class Webhook(Action):
             ) as answer:
                 text = await _read(answer)
                 if not 200 <= answer.status < 300:
-                    raise _failure(answer, text, self._host)
+                    raise _failure(answer, text, self._host, self._config.fail_on)
         except TimeoutError:
-            raise WebhookError(f"{self._host} gave no answer within {self._config.timeout:g} s") from None
+            raise WebhookAwayError(f"{self._host} gave no answer within {self._config.timeout:g} s") from None
         except ClientConnectionError as error:
             raise WebhookAwayError(f"{self._host} cannot be reached: {error or type(error).__name__}") from error
         except ClientError as error:
@@ -188,15 +190,15 @@ async def _read(answer: ClientResponse) -> bytes:
     return b"".join(chunks)
 
 
-def _failure(answer: ClientResponse, body: bytes, host: str) -> PenstockError:
+def _failure(answer: ClientResponse, body: bytes, host: str, fail_on: frozenset[int]) -> PenstockError:
     status = answer.status
     shown = body.decode(errors="replace").strip()[:_SHOWN]
     message = f"{host} answered {status} {answer.reason or ''}".rstrip() + (f": {shown}" if shown else "")
-    if status in _AWAY:
+    if (status >= 500 or status == _TOO_MANY) and status not in fail_on:
         away = WebhookAwayError(message, received=status)
         away.retry_after = retry_after(answer.headers.get("Retry-After"))
         return away
-    if status >= 500 or status in _AGAIN:
+    if status in _AGAIN or status in fail_on:
         return WebhookError(message, received=status)
     hint = "redirects are not followed; write the final URL" if 300 <= status < 400 else None
     return WebhookRefusedError(message, received=status, hint=hint)

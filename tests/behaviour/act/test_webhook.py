@@ -99,7 +99,7 @@ def test_connections_are_kept_and_bounded() -> None:
         (301, WebhookRefusedError),
         (408, WebhookError),
         (425, WebhookError),
-        (500, WebhookError),
+        (500, WebhookAwayError),
         (429, WebhookAwayError),
         (502, WebhookAwayError),
         (503, WebhookAwayError),
@@ -115,6 +115,12 @@ def test_answers_and_what_they_mean(status: int, kind: type[Exception]) -> None:
     assert len(str(error)) < 1_000
     assert isinstance(error, Transient) is (kind is not WebhookRefusedError)
     assert isinstance(error, Terminal) is (kind is WebhookRefusedError)
+
+
+def test_a_status_can_be_the_events_own_fault() -> None:
+    with HookServer(lambda _request: Answer(500)) as server:
+        [error] = send(made(server.url(), fail_on=[500]), make_event(1))
+    assert type(error) is WebhookError
 
 
 def test_retry_after_is_carried() -> None:
@@ -159,7 +165,7 @@ def test_a_server_that_does_not_answer_ends_at_the_timeout() -> None:
         [error] = send(made(server.url(), timeout="300ms"), make_event(1))
         release.set()
     assert time.monotonic() - began < 10
-    assert isinstance(error, WebhookError)
+    assert isinstance(error, WebhookAwayError)
     assert "no answer within 0.3 s" in str(error)
 
 
