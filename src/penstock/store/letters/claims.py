@@ -61,7 +61,7 @@ class _FailedReplay(NamedTuple):
 
     def texts(self, with_grams: bool) -> dict[str, Any]:  # noqa: FBT001 - which database it is
         error = search.searched_error(self.failure)
-        texts: dict[str, Any] = {"at_id": self.row.id, "error": error}
+        texts: dict[str, Any] = {"at_id": self.row.id, "last_failed_at": self.failure.last_failed_at, "error": error}
         if with_grams:
             texts["grams"] = search.indexed(self.row, self.failure, error, self.row.content or "")
         return texts
@@ -236,7 +236,7 @@ class Claims(Listing):
                 update = sa.update(dead_letters).where(chosen).values(**values, changed_at=now).returning(_c.id)
                 done = sorted(connection.scalars(update))
                 step = {"at": now, "kind": kind, "text": text, "taken_by": by, "data": dict(data or {})}
-                self._recording.add_steps(connection, [{"letter_id": number} | step for number in done])
+                self._recording.add_step(connection, done, step)
             changed += done
         return changed
 
