@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.children import CHILDREN
 
-from bench.engine import drain, latency, many, replay, start
+from bench.engine import drain, latency, many, replay, start, work
 from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
@@ -23,6 +23,9 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "warm": many.warm,
     "cold": many.cold,
     "replay": replay.replay,
+    "parallel": work.parallel,
+    "poison": work.poison,
+    "takeover": work.takeover,
 }
 """In the order in which they run; each gets a broker of its own."""
 

@@ -38,7 +38,7 @@ class _Delivered:
             self.failed += 1
 
 
-def preload(bootstrap: str, topic: str, *, partitions: int, count: int) -> int:
+def preload(bootstrap: str, topic: str, *, partitions: int, count: int, keys: int = 0) -> int:
     """Fill a topic as fast as it goes, evenly over its partitions; returns the number of failures."""
     settings = {"linger.ms": 20, "batch.size": 1_000_000, "batch.num.messages": 10_000, "acks": "1"}
     queue = {"queue.buffering.max.messages": 2_000_000, "queue.buffering.max.kbytes": 1_000_000}
@@ -47,7 +47,9 @@ def preload(bootstrap: str, topic: str, *, partitions: int, count: int) -> int:
     pool = [payload(number, 1) for number in range(_POOL)]
     sent = 0
     while sent < count:
-        batch = [{"value": value} for value in pool[: count - sent]]
+        batch: list[dict[str, bytes]] = [{"value": value} for value in pool[: count - sent]]
+        for number, record in enumerate(batch if keys else ()):
+            record["key"] = str(number % keys).encode()
         while len(producer) > 400_000:
             producer.poll(0.01)
         queued = producer.produce_batch(topic, batch, partition=(sent // _POOL) % partitions, on_delivery=delivered)
@@ -95,13 +97,14 @@ def main() -> None:
     parser.add_argument("--topics", required=True, help="comma-separated")
     parser.add_argument("--partitions", type=int, default=1)
     parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--keys", type=int, default=0, help="so many different keys; 0: none")
     parser.add_argument("--rate", type=float, default=100.0)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--first", type=int, default=0, help="number of the first event")
     given = parser.parse_args()
     topics = given.topics.split(",")
     if given.mode == "preload":
-        failed = preload(given.bootstrap, topics[0], partitions=given.partitions, count=given.count)
+        failed = preload(given.bootstrap, topics[0], partitions=given.partitions, count=given.count, keys=given.keys)
     else:
         failed = pace(given.bootstrap, topics, rate=given.rate, seconds=given.seconds, first=given.first)
     if failed:

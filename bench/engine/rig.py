@@ -56,7 +56,14 @@ class Rig:
         config = {"message.timestamp.type": "LogAppendTime"}
         return [self.broker.create_topic(name, partitions, config) for name in names]
 
-    def pipelines(self, stem: str, topics: Sequence[str], function: str, start: str = "earliest") -> Path:
+    def pipelines(
+        self,
+        stem: str,
+        topics: Sequence[str],
+        function: str,
+        start: str = "earliest",
+        options: Mapping[str, Any] | None = None,
+    ) -> Path:
         """One pipeline file per topic, in a folder; pipelines and groups are named after it."""
         folder = self.folder / stem
         folder.mkdir()
@@ -69,6 +76,7 @@ class Rig:
                     "config": {"connection": connection, "topics": [topic], "format": "json", "start": start},
                 },
                 "action": {"type": "python", "config": {"callable": f"{SINK}:{function}"}},
+                "options": dict(options or {}),
             }
             # JSON is YAML, and this way nothing here depends on how YAML quotes.
             (folder / f"{topic}.yaml").write_bytes(orjson.dumps(spec, option=orjson.OPT_INDENT_2))

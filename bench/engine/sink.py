@@ -6,6 +6,7 @@ Workers load this as a plain file: it imports the standard library only. `BENCH_
 from __future__ import annotations
 
 import os
+import random
 import struct
 import threading
 import time
@@ -35,6 +36,19 @@ def counted(event: Any) -> None:  # noqa: ARG001 - a no-op action
     # Safe without a lock: CPython switches threads at calls and loops, not inside this statement.
     global _seen  # noqa: PLW0603 - an attribute or a closure would cost more per event
     _seen += 1
+
+
+def worked(event: Any) -> None:
+    """Work for up to five milliseconds, then note the event."""
+    time.sleep(random.random() * 0.005)
+    timed(event)
+
+
+def poisoned(event: Any) -> None:
+    """Fail for one event in a hundred, count the others."""
+    if event.value["n"] % 100 == 0:
+        raise ValueError("one in a hundred")
+    counted(event)
 
 
 def _write_out(folder: Path) -> None:

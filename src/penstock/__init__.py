@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.core.errors import PenstockError, Terminal, Transient
+    from penstock.core.errors import PenstockError, Terminal, Transient, Unavailable
     from penstock.core.event import Event
     from penstock.core.plugin import Action, BatchAction, Decoder, Filter, PipelineContext, Transform
 
@@ -22,6 +22,7 @@ __all__ = [
     "Terminal",
     "Transform",
     "Transient",
+    "Unavailable",
     "__version__",
 ]
 
@@ -36,6 +37,7 @@ _HOMES = {
     "Terminal": "penstock.core.errors",
     "Transform": "penstock.core.plugin",
     "Transient": "penstock.core.errors",
+    "Unavailable": "penstock.core.errors",
 }
 
 

@@ -3,11 +3,9 @@ unit."""
 
 from __future__ import annotations
 
-import pickle
 import queue
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -18,55 +16,42 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal
 from penstock.core.failpoints import reach
 from penstock.core.status import PartitionStatus, State
-from penstock.engine.backoff import Backoff
 from penstock.engine.books import Books
 from penstock.engine.control import Wanted
-from penstock.engine.ledger import Owned
 from penstock.engine.membership import Membership
+from penstock.engine.planning import Planned
 from penstock.engine.settling import Settling
 from penstock.engine.stateless import Stateless
 from penstock.engine.surround import Surround
 from penstock.engine.units import Loss, Units
-from penstock.engine.warmth import Temperature, Warmth
+from penstock.engine.warmth import Temperature
 from penstock.worker.journal import Progress
-from penstock.worker.protocol import Blueprint, Partition, UnitOutcome, UnitRequest
+from penstock.worker.protocol import Blueprint, Partition, UnitOutcome
 
 log = structlog.get_logger("penstock.pipeline")
 
 _HOT_LAG = 20_000
 """Records behind at which a pipeline gets lanes of its own from the start."""
-_FEW = 2_000
-"""Events of one careful unit at most."""
 _SHORT = 0.25
 """How often a member with units under way looks for rebalances; outcomes wake it at once."""
 
 
-class Flow:
+class Flow(Planned):
     """One thread per pipeline owns its group member; lanes plan units from it under its lock."""
 
     def __init__(self, spec: PipelineSpec, blueprint: Blueprint, around: Surround, *, pinned: bool) -> None:
-        self.spec = spec
-        self.name = spec.name
+        super().__init__(spec, blueprint, cold_after=around.cold_after)
         self.around = around
         self.pinned = pinned
         self.parallelism = spec.options.parallelism or 1
         self.books = Books()
         self.state: State = "starting"
         self.reason: str | None = None
-        self.home: tuple[str, ...] = ()
-        self.lanes: tuple[str, ...] = ()
-        self.express_seconds: float | None = None
-        self.warmth = Warmth(around.cold_after)
-        self.lock = threading.RLock()
         kind = Stateless if spec.source.config.stateless else Membership
         self.membership = kind(spec, blueprint.client, around, self)
         self.settling = Settling(blueprint, around.store)
-        self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
-        # Unique over removals and additions: executors keep what they built by name and generation.
-        self._generation = time.time_ns()
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | Loss | None] = queue.SimpleQueue()
         self.units = Units(self, blueprint.client)
-        self._outage = Backoff()
         self.wanted = around.control.wanted(spec.name)
         self.obeyed: int | None = None
         """Revision of the desired state that is carried out."""
@@ -78,107 +63,7 @@ class Flow:
         self.started = False
         self._thread = threading.Thread(target=self._run, name=f"flow-{spec.name}", daemon=True)
 
-    # -- what lanes and the dispatcher ask -------------------------------------------------
-
-    @property
-    def not_before(self) -> float:
-        """Monotonic time before which no unit is planned."""
-        return max(self._outage.until, self.units.trouble.until)
-
-    @property
-    def temperature(self) -> Temperature:
-        return self.warmth.temperature
-
-    @property
-    def wake_at(self) -> float | None:
-        """Monotonic time, still to come, at which a unit may be planned again; None: nothing waits for a time."""
-        now = time.monotonic()
-        if self.not_before > now:
-            return self.not_before
-        with self.lock:
-            waits = [own.waits_until for own in self.membership.owned.values() if own.waits_until > now]
-        return min(waits, default=None)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.units.under)
-
-    def holds(self, units: set[int], lane: str) -> bool:
-        return any(under.lane == lane for unit in units if (under := self.units.under.get(unit)))
-
-    def plan(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
-        """A unit for this lane's next window, if any of its partitions are ready."""
-        with self.lock:
-            if not self._may_plan() or self.units.held_by(lane):
-                # The action object is used by one unit at a time; one may be detached there.
-                return None
-            now = time.monotonic()
-            order = sorted(self.membership.owned)
-            mine = [self.membership.owned[tp] for i, tp in enumerate(order) if self.lanes[i % len(self.lanes)] == lane]
-            ready = [own for own in mine if own.ready(now) and not own.careful]
-            if not ready:
-                return None
-            unit = new_unit()
-            self.units.open(unit, lane, ready, careful=False)
-            return self._request(unit, ready)
-
-    def plan_carefully(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
-        """A unit with one partition over which a worker died, to run alone."""
-        with self.lock:
-            now = time.monotonic()
-            ready = [own for own in self.membership.owned.values() if own.careful and own.ready(now)]
-            if not ready or not self._may_plan() or self.units.held_by(lane):
-                return None
-            unit = new_unit()
-            self.units.open(unit, lane, ready[:1], careful=True)
-            request = self._request(unit, ready[:1])
-            request.careful = True
-            request.max_records = min(request.max_records, ready[0].few or _FEW)
-            return request
-
-    def _may_plan(self) -> bool:
-        if self.wanted.trial and self.units.under:
-            return False
-        return not (
-            self._stopping
-            or self.warmth.is_cold
-            or self._leaves
-            or self.wanted.paused
-            or time.monotonic() < self.not_before
-        )
-
-    @property
-    def is_careful(self) -> bool:
-        with self.lock:
-            return any(own.careful for own in self.membership.owned.values())
-
-    def _request(self, unit: int, ready: list[Owned]) -> UnitRequest:
-        window = self.spec.options.window
-        seconds = self.express_seconds or window.deadline
-        return UnitRequest(
-            unit,
-            self.name,
-            self._generation,
-            self._blueprint,
-            [own.assignment() for own in ready],
-            seconds,
-            self.spec.options.breaker.window if self.wanted.trial else window.max_records,
-            rate=self._share(len(ready)),
-        )
-
-    @property
-    def rate_limit_per_second(self) -> float | None:
-        """Over all instances; what the store says is stronger than the spec."""
-        given = self.wanted.rate_limit
-        return self.spec.options.rate_limit if given is None else given or None
-
-    def _share(self, partitions: int) -> float | None:
-        """The rate limit's share of a unit with so many of the pipeline's partitions."""
-        limit = self.rate_limit_per_second
-        return limit and limit * partitions / max(self.membership.total, len(self.membership.owned))
-
-    def closing_unit(self, unit: int) -> UnitRequest:
-        return UnitRequest(unit, self.name, self._generation, b"", [], 0.0, 0, closing=True)
+    # -- what lanes tell -------------------------------------------------------------------
 
     def deliver(self, outcome: UnitOutcome, seconds: float) -> None:
         self._mail.put((outcome, seconds))
@@ -263,7 +148,7 @@ class Flow:
         """Membership from joining to leaving."""
         self.membership.join()
         try:
-            while not self._leaves:
+            while not self.leaves:
                 self._tick()
         finally:
             self._finish_units(Deadline.after(self.spec.options.drain_timeout))
@@ -272,20 +157,20 @@ class Flow:
     def _wait_out(self, reason: str) -> None:
         self.say("waiting", reason)
         end = time.monotonic() + self.units.trouble.fail()
-        while time.monotonic() < end and not self._leaves:
+        while time.monotonic() < end and not self.leaves:
             self._read_mail(0.2)
 
     # -- what is wanted --------------------------------------------------------------------
 
     @property
-    def _leaves(self) -> bool:
+    def leaves(self) -> bool:
         """True: finish what is under way and leave the group."""
         return self._stopping or self._defect is not None or self.wanted.away or self.wanted.restarts != self._restarts
 
     def _stays_away(self) -> bool:
         """Whether to be out of the group now: it is wanted, or this instance cannot run the pipeline."""
         wanted = self.wanted
-        if self._leaves and self.lanes:
+        if self.leaves and self.lanes:
             self.around.doorbell.leave(self.name)
             self.around.dispatcher.remove(self)
             self.lanes = ()
@@ -314,7 +199,7 @@ class Flow:
             self.say("running")
             self._rung()
             self.around.dispatcher.ready(self)
-        if not self._leaves:
+        if not self.leaves:
             self.obeyed = wanted.revision
         return False
 

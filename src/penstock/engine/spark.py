@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import os
 import pickle
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import zipfile
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from penstock.core.errors import PenstockError, Terminal, Transient
+from penstock.engine.jvm import ClassArchive, java_executable, own_folder, quarter_of_the_memory
 
 if TYPE_CHECKING:
     # Kept out of the way: this module is imported first, so that the JVM starts while the others are loaded.
@@ -86,7 +85,6 @@ class Spark:
         self.cores = os.cpu_count() or 1
         """Windows that can run side by side; of a cluster known once it has started."""
         self._conf = dict(conf)
-        self._home = home
         self._output = driver_output
         self._memory = worker_memory
         self._building = threading.Lock()
@@ -96,9 +94,9 @@ class Spark:
         self._starting: threading.Thread | None = None
         self._start_error: Exception | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder = _own_folder()
+        self._folder = own_folder()
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        self._archive, self._fresh_archive = self._class_archive()
+        self._archive = ClassArchive(home, self._folder)
 
     def begin(self, *, lanes: Sequence[str] = ()) -> None:
         """Start in the background, with these lanes' processes: it takes seconds in which other things can be done."""
@@ -138,7 +136,13 @@ class Spark:
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         if self.is_local:
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        _check_java()
+        if java_executable() is None:
+            raise SparkStartError(
+                "Java was not found",
+                received=os.environ.get("JAVA_HOME"),
+                allowed="Java 17 or newer",
+                hint="install a JRE 17, or set JAVA_HOME",
+            )
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only `run` pays
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
 
@@ -181,7 +185,7 @@ class Spark:
             f"-Dlog4j2.configurationFile=file:{log}",
             "-Xlog:disable",
             "-Xlog:all=error:stderr",
-            *self._archive,
+            *self._archive.options(),
         ]
         settings = {
             "spark.app.name": "penstock",
@@ -228,19 +232,6 @@ class Spark:
                 hint="set spark.conf 'spark.authenticate.secret' to the cluster's value, "
                 "or 'spark.authenticate' to false if it has none",
             )
-
-    def _class_archive(self) -> tuple[list[str], Path | None]:
-        """JVM options for the class-data archive, and the file to be written at exit if this is the first start."""
-        stamp = hashlib.sha1(f"{_spark_version()}|{_java_identity()}|1".encode(), usedforsecurity=False).hexdigest()[
-            :12
-        ]
-        ready = self._home / "cache" / f"spark-{stamp}.jsa"
-        if ready.is_file():
-            return [f"-XX:SharedArchiveFile={ready}", "-Xshare:auto"], None
-        with contextlib.suppress(OSError):
-            ready.parent.mkdir(parents=True, exist_ok=True)
-            return [f"-XX:ArchiveClassesAtExit={self._folder / ready.name}"], ready
-        return [], None
 
     def _ship(self) -> None:
         """Send the product's own code to the executors; its dependencies must be installed there."""
@@ -338,7 +329,7 @@ class Spark:
             if self._output and self.is_local:
                 self._sc.environment["PENSTOCK_STDOUT"] = self._output
             if self.is_local:
-                self._sc.environment["PENSTOCK_MEMORY"] = str(self._memory or _quarter_of_the_memory())
+                self._sc.environment["PENSTOCK_MEMORY"] = str(self._memory or quarter_of_the_memory())
             # The environment is taken when this is built.
             return self._sc.parallelize([element], 1).mapPartitions(run_window)._jrdd  # noqa: SLF001 - no public name
 
@@ -358,49 +349,17 @@ class Spark:
         if self._process is not None:
             self._end_process(self._process)
             self._process = None
-        self._keep_archive()
+        self._archive.keep()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _end_process(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdin:
             process.stdin.close()
         try:
-            process.wait(timeout=20 if self._fresh_archive else 5)
+            process.wait(timeout=20 if self._archive.is_new else 5)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(timeout=5)
-
-    def _keep_archive(self) -> None:
-        if self._fresh_archive is None:
-            return
-        made = self._folder / self._fresh_archive.name
-        if made.is_file():
-            with contextlib.suppress(OSError):
-                partial = self._fresh_archive.with_suffix(f".{os.getpid()}")
-                shutil.copyfile(made, partial)
-                partial.replace(self._fresh_archive)
-
-
-def _own_folder() -> Path:
-    """A private folder with a short path: Spark's sockets live there, and a socket's path has at most 104 characters.
-
-    Those of instances that were killed are removed on the way.
-    """
-    parent = Path("/tmp") if Path("/tmp").is_dir() else Path(tempfile.gettempdir())  # noqa: S108 - private by mkdtemp
-    for old in parent.glob("penstock-[0-9]*-*"):
-        with contextlib.suppress(OSError, ValueError):
-            if old.stat().st_uid == os.getuid() and not Path(f"/proc/{int(old.name.split('-')[1])}").exists():
-                shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"penstock-{os.getpid()}-", dir=parent))
-
-
-def _quarter_of_the_memory() -> int:
-    """Of the machine, or of the container where that has less."""
-    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):
-            size = min(size, int(Path(limit).read_text()))
-    return size // 4
 
 
 def _tag(lane: str) -> str:
@@ -414,33 +373,3 @@ def _reason(error: Exception) -> str:
         if "SparkException" in line or "worker exited" in line or "Error:" in line:
             return line.strip()[:500]
     return text.strip()[:500] or type(error).__name__
-
-
-def _spark_version() -> str:
-    from importlib.metadata import version  # noqa: PLC0415 - only needed here
-
-    return version("pyspark")
-
-
-def _java_executable() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / "java") if home else shutil.which("java")
-
-
-def _java_identity() -> str:
-    java = _java_executable()
-    if java is None:
-        return "none"
-    real = Path(java).resolve()
-    return f"{real}|{real.stat().st_mtime_ns}" if real.exists() else str(real)
-
-
-def _check_java() -> None:
-    java = _java_executable()
-    if java is None or not Path(java).exists():
-        raise SparkStartError(
-            "Java was not found",
-            received=os.environ.get("JAVA_HOME"),
-            allowed="Java 17 or newer",
-            hint="install a JRE 17, or set JAVA_HOME",
-        )

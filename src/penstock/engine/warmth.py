@@ -11,6 +11,8 @@ Temperature = Literal["cold", "warm", "hot"]
 
 _BUSY = 0.6
 """Share of a unit's time spent on events, with more waiting, from which on a pipeline gets lanes of its own."""
+_BUSY_UNITS = 3
+"""So many busy units in a row before it gets them: a short burst is over before the move would pay."""
 _CALM = 0.3
 """Share below which it could do without them."""
 _CALM_UNITS = 4
@@ -24,6 +26,7 @@ class Warmth:
         self.temperature: Temperature = "cold"
         self._cold_after = cold_after
         self._calm = 0
+        self._busy = 0
         self._touched_at = time.monotonic()
 
     @property
@@ -41,13 +44,14 @@ class Warmth:
 
     def become(self, temperature: Temperature) -> None:
         self.temperature = temperature
-        self._calm = 0
+        self._calm = self._busy = 0
 
     def after(self, outcome: UnitOutcome, seconds: float, *, lanes: int) -> Temperature | None:
         """The temperature to change to after this unit, if any."""
         share = outcome.busy / seconds if seconds else 0.0
         if self.temperature == "warm":
-            return "hot" if outcome.more and share > _BUSY else None
+            self._busy = self._busy + 1 if outcome.more and share > _BUSY else 0
+            return "hot" if self._busy >= _BUSY_UNITS else None
         if self.temperature == "hot":
             self._calm = self._calm + 1 if share < _CALM else 0
             return "warm" if self._calm >= _CALM_UNITS * lanes else None

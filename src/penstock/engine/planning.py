@@ -1,0 +1,140 @@
+"""Planning: which of a pipeline's partitions go into a lane's next window, and within which limits."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable
+
+from penstock.config.spec import PipelineSpec
+from penstock.engine.backoff import Backoff
+from penstock.engine.control import Wanted
+from penstock.engine.ledger import Owned
+from penstock.engine.membership import Membership
+from penstock.engine.units import Units
+from penstock.engine.warmth import Temperature, Warmth
+from penstock.worker.protocol import Blueprint, UnitRequest
+
+_FEW = 2_000
+"""Events of one careful unit at most."""
+
+
+class Planned:
+    """What lanes and the dispatcher ask of a flow; they come from other threads and take its lock."""
+
+    membership: Membership
+    units: Units
+    wanted: Wanted
+
+    def __init__(self, spec: PipelineSpec, blueprint: Blueprint, *, cold_after: float) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.lock = threading.RLock()
+        self.home: tuple[str, ...] = ()
+        self.lanes: tuple[str, ...] = ()
+        self.express_seconds: float | None = None
+        self.warmth = Warmth(cold_after)
+        self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
+        # Unique over removals and additions: executors keep what they built by name and generation.
+        self._generation = time.time_ns()
+        self._outage = Backoff()
+
+    @property
+    def leaves(self) -> bool:
+        """True: finish what is under way and leave the group."""
+        raise NotImplementedError
+
+    @property
+    def not_before(self) -> float:
+        """Monotonic time before which no unit is planned."""
+        return max(self._outage.until, self.units.trouble.until)
+
+    @property
+    def temperature(self) -> Temperature:
+        return self.warmth.temperature
+
+    @property
+    def wake_at(self) -> float | None:
+        """Monotonic time, still to come, at which a unit may be planned again; None: nothing waits for a time."""
+        now = time.monotonic()
+        if self.not_before > now:
+            return self.not_before
+        with self.lock:
+            waits = [own.waits_until for own in self.membership.owned.values() if own.waits_until > now]
+        return min(waits, default=None)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.units.under)
+
+    def holds(self, units: set[int], lane: str) -> bool:
+        return any(under.lane == lane for unit in units if (under := self.units.under.get(unit)))
+
+    def plan(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
+        """A unit for this lane's next window, if any of its partitions are ready."""
+        with self.lock:
+            if not self._may_plan() or self.units.held_by(lane):
+                # The action object is used by one unit at a time; one may be detached there.
+                return None
+            now = time.monotonic()
+            order = sorted(self.membership.owned)
+            mine = [self.membership.owned[tp] for i, tp in enumerate(order) if self.lanes[i % len(self.lanes)] == lane]
+            ready = [own for own in mine if own.ready(now) and not own.careful]
+            if not ready:
+                return None
+            unit = new_unit()
+            self.units.open(unit, lane, ready, careful=False)
+            return self._request(unit, ready)
+
+    def plan_carefully(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
+        """A unit with one partition over which a worker died, to run alone."""
+        with self.lock:
+            now = time.monotonic()
+            ready = [own for own in self.membership.owned.values() if own.careful and own.ready(now)]
+            if not ready or not self._may_plan() or self.units.held_by(lane):
+                return None
+            unit = new_unit()
+            self.units.open(unit, lane, ready[:1], careful=True)
+            request = self._request(unit, ready[:1])
+            request.careful = True
+            request.max_records = min(request.max_records, ready[0].few or _FEW)
+            return request
+
+    def _may_plan(self) -> bool:
+        if self.wanted.trial and self.units.under:
+            return False
+        return not (self.leaves or self.warmth.is_cold or self.wanted.paused or time.monotonic() < self.not_before)
+
+    @property
+    def is_careful(self) -> bool:
+        with self.lock:
+            return any(own.careful for own in self.membership.owned.values())
+
+    def _request(self, unit: int, ready: list[Owned]) -> UnitRequest:
+        window = self.spec.options.window
+        seconds = self.express_seconds or window.deadline
+        return UnitRequest(
+            unit,
+            self.name,
+            self._generation,
+            self._blueprint,
+            [own.assignment() for own in ready],
+            seconds,
+            self.spec.options.breaker.window if self.wanted.trial else window.max_records,
+            rate=self._share(len(ready)),
+        )
+
+    @property
+    def rate_limit_per_second(self) -> float | None:
+        """Over all instances; what the store says is stronger than the spec."""
+        given = self.wanted.rate_limit
+        return self.spec.options.rate_limit if given is None else given or None
+
+    def _share(self, partitions: int) -> float | None:
+        """The rate limit's share of a unit with so many of the pipeline's partitions."""
+        limit = self.rate_limit_per_second
+        return limit and limit * partitions / max(self.membership.total, len(self.membership.owned))
+
+    def closing_unit(self, unit: int) -> UnitRequest:
+        return UnitRequest(unit, self.name, self._generation, b"", [], 0.0, 0, closing=True)
