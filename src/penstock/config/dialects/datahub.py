@@ -101,13 +101,14 @@ def _default_registry(data: dict[str, Any], environ: Mapping[str, str]) -> None:
 
 
 def _retry_the_chain(data: dict[str, Any]) -> None:
-    """DataHub repeats transforms and action together."""
+    """DataHub repeats transforms and action together, at once."""
     options = data.get("options") or {}
     retry = options.get("retry") or {} if isinstance(options, dict) else None
     if isinstance(retry, dict):
         # To the YAML 1.1 of these files the key `on` is a truth value.
         named = {"on" if key is True else key: value for key, value in retry.items()}
-        data["options"] = options | {"retry": {"scope": "chain"} | {k: v for k, v in named.items() if v is not None}}
+        given = {key: value for key, value in named.items() if value is not None}
+        data["options"] = options | {"retry": {"scope": "chain", "backoff": 0} | given}
 
 
 def _keep_failed_events(data: dict[str, Any]) -> None:
