@@ -141,9 +141,9 @@ def _set_statuses(store: Store, count: int) -> None:
             connection.exec_driver_sql("VACUUM ANALYZE")
 
 
-def filters(count: int) -> dict[str, DeadLetterFilter]:
+def filters(count: int, fresh: int) -> dict[str, DeadLetterFilter]:
     """Every filter alone, frequent and rare, and combinations that no index has."""
-    some, rare = (count // 3) * 7919, "pipeline-39"
+    some, rare = (fresh // 3) * 7919, "pipeline-39"
     busy = DeadLetterFilter(pipeline="pipeline-0")
     return {
         "none": DeadLetterFilter(),
@@ -165,8 +165,9 @@ def filters(count: int) -> dict[str, DeadLetterFilter]:
         "error (one)": DeadLetterFilter(error=f"order {some} "),
         "error (absent)": DeadLetterFilter(error="no such text anywhere"),
         "error (frequent, old)": DeadLetterFilter(error="legacy gateway"),
+        "error (frequent, old), status": DeadLetterFilter(error="legacy gateway", status="new"),
         "text (frequent)": DeadLetterFilter(text="paid"),
-        "text (one, in the value)": DeadLetterFilter(text=f'{count // 3:x}", "region'),
+        "text (one, in the value)": DeadLetterFilter(text=f'{fresh // 3:x}", "region'),
         "text (one, in the key)": DeadLetterFilter(text=f"ORDER-{some}"),
         "text (absent)": DeadLetterFilter(text="zebra crossing"),
         "text (two characters)": DeadLetterFilter(text="zq"),
@@ -216,7 +217,7 @@ def measure(store: Store, name: str, count: int, copies: int) -> list[Result]:
     )
     figures: dict[str, Any] = {}
     rows: dict[str, int] = {}
-    for what, which in filters(count).items():
+    for what, which in filters(count, fresh).items():
         median, most, rows[what] = listed(store, which)
         figures[f"{what}: median, ms"] = round(median, 1)
         figures[f"{what}: maximum, ms"] = round(most, 1)

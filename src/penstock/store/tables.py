@@ -129,6 +129,8 @@ dead_letter_search: Final = sa.Table(
     "penstock_dead_letter_search",
     metadata,
     _letter_id(primary_key=True),
+    # As in the letter: what is found by its text is put in order without a look at the letters.
+    _number("last_failed_at"),
     _text("error"),
     _text("content"),
     # What PostgreSQL finds the texts by; SQLite has none, and nothing in its index.

@@ -184,6 +184,8 @@ class DeadLettersBehaviour:
         [
             DeadLetterFilter(text="needle 7"),
             DeadLetterFilter(error="no such", text="needle 7"),
+            DeadLetterFilter(text="needle 7", status="new", since=5, until=8),
+            DeadLetterFilter(text="needle 7", pipeline="orders", partition=0),
             DeadLetterFilter(pipeline="orders", stage="decode"),
         ],
     )

@@ -39,7 +39,7 @@ def conditions(database: Database, which: Which | None) -> list[Condition]:
             mine = dead_letter_search.c.letter_id == dead_letters.c.id
             found.append(sa.exists().where(mine, *texts))
     elif which.error is not None or which.text is not None:
-        found.append(dead_letters.c.id.in_(indexed_ids(database, which)))
+        found.append(dead_letters.c.id.in_(indexed(database, which)))
     return found
 
 
@@ -65,16 +65,21 @@ def text_conditions(database: Database, which: DeadLetterFilter) -> Iterator[Con
         yield (holds(c.error, wanted) > 0) | (holds(c.content, wanted) > 0)
 
 
-def indexed_ids(database: Database, which: DeadLetterFilter) -> sa.Select[Any]:
+def indexed(database: Database, which: DeadLetterFilter) -> sa.Select[Any]:
     """Ids of letters by PostgreSQL's index of texts; columns narrow the choice and are compared again elsewhere."""
     numbers = {search.tag(name, _clean(getattr(which, name))) for name in _TAGGED if getattr(which, name) is not None}
     for text in (which.error, which.text):
         numbers.update(search.grams_of(search.wanted(text or "")))
-    query = sa.select(dead_letter_search.c.letter_id).where(*text_conditions(database, which))
+    c = dead_letter_search.c
+    query = sa.select(c.letter_id).where(*text_conditions(database, which))
+    if which.since is not None:
+        query = query.where(c.last_failed_at >= which.since)
+    if which.until is not None:
+        query = query.where(c.last_failed_at < which.until)
     if not numbers:
         return query
     asked = sa.cast(sorted(numbers), postgresql.ARRAY(sa.SmallInteger()))
-    return query.where(sa.type_coerce(dead_letter_search.c.grams, postgresql.ARRAY(sa.SmallInteger())).contains(asked))
+    return query.where(sa.type_coerce(c.grams, postgresql.ARRAY(sa.SmallInteger())).contains(asked))
 
 
 def narrowest(which: DeadLetterFilter) -> list[Condition]:
@@ -88,6 +93,11 @@ def narrowest(which: DeadLetterFilter) -> list[Condition]:
 def is_answered_by_one_index(which: DeadLetterFilter) -> bool:
     """Whether a page of the list is read from an index as it is."""
     return which.error is None and which.text is None and len(narrowest(which)) == len(plain_conditions(which))
+
+
+def has_only_texts(which: DeadLetterFilter) -> bool:
+    """Whether the letters' own columns do not matter, but for the times."""
+    return all(getattr(which, name) is None for name in _EQUAL)
 
 
 def among(database: Database, column: sa.ColumnElement[Any], values: Sequence[Any]) -> Condition:

@@ -12,7 +12,8 @@ from penstock.store.letters import rows
 from penstock.store.letters.conditions import (
     among,
     conditions,
-    indexed_ids,
+    has_only_texts,
+    indexed,
     is_answered_by_one_index,
     narrowest,
     plain_conditions,
@@ -35,6 +36,8 @@ from penstock.store.tables import dead_letter_payloads, dead_letter_search, dead
 _RECENT: Final = 5_000
 """Newest letters that are looked at one by one before an index is asked for all: what is frequent is among them, and
 what is not is found by the index without sorting much."""
+_RARE: Final[tuple[DeadLetterStatus, ...]] = ("parked", "replaying")
+"""Statuses that choose better than a text does."""
 _PAGE_BYTES: Final = 32_000_000
 """Payloads held at once while letters are read in order."""
 
@@ -93,7 +96,14 @@ class Listing:
                 query = sa.select(*rows.LISTED).where(*conditions(self._database, which), *_behind(before))
                 return _listed(connection, query, limit)
             recent = _listed(connection, self._among_recent(which, before), limit)
-            return recent if len(recent) == limit else _listed(connection, self._by_index(which, before), limit)
+            if len(recent) == limit:
+                return recent
+            # What is left is found in one go and sorted; the server's default of 4 MB would do that on disk.
+            connection.execute(sa.text("SET LOCAL work_mem = '64MB'"))
+            if (which.error or which.text) and which.status not in _RARE:
+                found = connection.execute(self._by_text(which, before, limit))
+                return [DeadLetterRow(**row) for row in found.mappings()]
+            return _listed(connection, self._by_columns(which, before), limit)
 
     def in_order(self, which: Which | None = None, *, after: LetterPlace | None = None) -> Letters:
         """The next letters by pipeline, topic id, partition and offset, with payloads and histories: as many as fit
@@ -159,20 +169,34 @@ class Listing:
             query = query.join(dead_letter_search, dead_letter_search.c.letter_id == dead_letters.c.id).where(*texts)
         return query
 
-    def _by_index(self, which: DeadLetterFilter, before: DeadLetterCursor | None) -> sa.Select[Any]:
-        """Ask the index of texts, which knows the columns' values too."""
-        wanted = [*plain_conditions(which), *_behind(before), dead_letters.c.id.in_(indexed_ids(self._database, which))]
+    def _by_columns(self, which: DeadLetterFilter, before: DeadLetterCursor | None) -> sa.Select[Any]:
+        """Let the planner choose which of the indexes to ask."""
+        wanted = [*plain_conditions(which), *_behind(before), dead_letters.c.id.in_(indexed(self._database, which))]
         # Materialised: the planner would rather walk through all letters in the order of the list, hoping to meet
         # enough of them soon; that there are not many is known by now.
         found = sa.select(dead_letters.c.id).where(*wanted).cte("found").prefix_with("MATERIALIZED")
         return sa.select(*rows.LISTED).join(found, found.c.id == dead_letters.c.id)
 
+    def _by_text(self, which: DeadLetterFilter, before: DeadLetterCursor | None, limit: int) -> sa.Select[Any]:
+        """Ask the index of texts, which knows the columns' values too, but for the status; then look at the letters it
+        finds, newest first."""
+        c = dead_letter_search.c
+        found = indexed(self._database, which).add_columns(c.last_failed_at)
+        if before is not None:
+            found = found.where(sa.tuple_(c.last_failed_at, c.letter_id) < sa.tuple_(*before))
+        found = found.order_by(c.last_failed_at.desc(), c.letter_id.desc())
+        # The offsets, of nothing, make it one letter after the other: many may be found, and few are wanted.
+        newest = (found.limit(limit) if has_only_texts(which) else found.offset(0)).subquery("found")
+        mine = sa.select(*rows.LISTED).where(dead_letters.c.id == newest.c.letter_id, *plain_conditions(which))
+        letter = mine.offset(0).lateral("letter")
+        query = sa.select(*letter.c).select_from(newest.join(letter, sa.true()))
+        return query.order_by(newest.c.last_failed_at.desc(), newest.c.letter_id.desc()).limit(limit)
+
 
 def _behind(before: DeadLetterCursor | None) -> list[sa.ColumnElement[bool]]:
     if before is None:
         return []
-    order = sa.tuple_(dead_letters.c.last_failed_at, dead_letters.c.id)
-    return [order < sa.tuple_(before.last_failed_at, before.id)]
+    return [sa.tuple_(dead_letters.c.last_failed_at, dead_letters.c.id) < sa.tuple_(*before)]
 
 
 def _listed(connection: sa.Connection, query: sa.Select[Any], limit: int) -> Rows:

@@ -29,7 +29,7 @@ COLUMNS: Final = (
     *("timestamp", "timestamp_type", "size", "searchable", *FAILURE),
 )
 """Columns that a new letter is given."""
-TEXTS: Final = ("letter_id", "error", "content")
+TEXTS: Final = ("letter_id", "last_failed_at", "error", "content")
 """Columns of the texts that letters are found by."""
 
 Numbered = tuple[int, DeadLetter]
@@ -99,7 +99,8 @@ def payload_values(letter_id: int, letter: DeadLetter, files: PayloadFiles) -> d
 
 def search_values(letter_id: int, letter: DeadLetter, *, with_grams: bool) -> dict[str, Any]:
     error, content = search.searched_error(letter.failure), search.searched_content(letter)
-    values: dict[str, Any] = {"letter_id": letter_id, "error": error, "content": content}
+    values: dict[str, Any] = {"letter_id": letter_id, "last_failed_at": letter.failure.last_failed_at}
+    values |= {"error": error, "content": content}
     if with_grams:
         values["grams"] = search.indexed(letter, letter.failure, error, content)
     return values

@@ -20,6 +20,7 @@ VALUE_BYTES: Final = 1000
 
 _SHORTEST: Final = 3
 """Shorter texts have no run of three bytes: they are looked for in row after row."""
+_ASKED: Final = 4
 
 
 def searched_error(failure: Failure) -> str:
@@ -40,8 +41,12 @@ def wanted(text: str) -> str:
 
 
 def grams_of(text: str) -> list[int]:
-    """What every text must have that contains this one; none where it is too short to say."""
-    return sorted(_grams(text)) if len(text.encode()) >= _SHORTEST else []
+    """What every text must have that contains this one; none where it is too short to say. Some of a long text are
+    enough: each costs a walk through a part of the index, and the texts found are compared as a whole."""
+    raw = text.encode()
+    places = range(len(raw) - _SHORTEST + 1)
+    step = max(1, -(-len(places) // _ASKED))
+    return [number for at in places[::step] for number in _grams(raw[at : at + _SHORTEST])]
 
 
 def tag(name: str, value: object) -> int:
@@ -51,7 +56,7 @@ def tag(name: str, value: object) -> int:
 
 def indexed(where: Any, failure: Failure, error: str, content: str) -> list[int]:
     """All numbers of a letter; `where` has its pipeline, topic and partition."""
-    return list(_grams(error) | _grams(content) | _tags(where, failure))
+    return list(_grams(error.encode()) | _grams(content.encode()) | _tags(where, failure))
 
 
 def _tags(where: Any, failure: Failure) -> set[int]:
@@ -64,7 +69,6 @@ def _tags(where: Any, failure: Failure) -> set[int]:
     }
 
 
-def _grams(text: str) -> set[int]:
+def _grams(raw: bytes) -> set[int]:
     # Any function of three bytes will do; this one keeps apart what lower-case text is mostly made of.
-    raw = text.encode()
     return {(a * 1601 + b * 41 + c) % 65_536 - 32_768 for a, b, c in zip(raw, raw[1:], raw[2:], strict=False)}
