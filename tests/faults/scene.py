@@ -202,7 +202,7 @@ class Scene:
         self.feed = Feed(kafka, self.topic, partitions, rate=rate, values=values)
         self.commits = CommitWatch(kafka, name)
         self.instances: list[PenstockProcess] = []
-        self._begun = time.monotonic()
+        self.begun = time.monotonic()
 
     def _action(self, work_s: float) -> dict[str, Any]:
         return {"callable": f"{EFFECTS}:act", "config": {"log": str(self.log), "work_s": work_s}}

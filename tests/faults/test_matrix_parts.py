@@ -134,10 +134,11 @@ def no_room(instance: PenstockProcess, disk: Path | None, store: Path) -> Iterat
     """Fill the disk up; or, without one of our own, forbid the driver to make its files any larger."""
     if disk is not None:
         ballast = disk / "ballast"
-        with ballast.open("wb") as file, contextlib.suppress(OSError):
+        file = os.open(ballast, os.O_WRONLY | os.O_CREAT)
+        with contextlib.suppress(OSError):
             while True:
-                file.write(b"\0" * 4096)
-                file.flush()
+                os.write(file, b"\0" * 4096)
+        os.close(file)
         yield
         ballast.unlink()
         return
