@@ -13,7 +13,7 @@ import structlog
 
 from penstock.core.errors import Unavailable
 from penstock.engine.backoff import Backoff
-from penstock.store import DeadLetters, LetterPlace, StoredDeadLetter, Which
+from penstock.store import ClaimedLetter, DeadLetters, LetterPlace, Which
 
 log = structlog.get_logger("penstock.replay")
 
@@ -83,7 +83,7 @@ class Claiming(_Beside):
         by: str,
         *,
         wanted: Callable[[], bool],
-        take_in: Callable[[list[StoredDeadLetter]], None],
+        take_in: Callable[[list[ClaimedLetter]], None],
         say: Say,
     ) -> None:
         super().__init__("replay-claims", say)
@@ -96,8 +96,8 @@ class Claiming(_Beside):
         """There are no further letters."""
 
     def claim(self) -> None:
-        """One page; `claim` goes forward only, so no letter comes twice."""
-        page = self._letters.claim(self._which, by=self._by, limit=_PAGE, after=self._after)
+        """One page; claims go forward only, so no letter comes twice."""
+        page = self._letters.claim_records(self._which, by=self._by, limit=_PAGE, after=self._after)
         if page:
             self._after = page[-1].place
             self._take_in(page)

@@ -18,7 +18,7 @@ from penstock.engine import autopsy
 from penstock.engine.letter_threads import Claiming, Marking, Say
 from penstock.engine.replay_work import Work
 from penstock.engine.stretch import Stretch
-from penstock.store import DeadLetters, StoredDeadLetter, Which
+from penstock.store import ClaimedLetter, DeadLetters, Which
 from penstock.worker.protocol import FailedEvent
 
 log = structlog.get_logger("penstock.replay")
@@ -74,7 +74,7 @@ class LetterWork(Work):
         self._in_order = spec.ordering != "none"
         self._stop = stop
         self._lock = threading.Lock()
-        self._waiting: dict[_Lot, deque[StoredDeadLetter]] = {}
+        self._waiting: dict[_Lot, deque[ClaimedLetter]] = {}
         self._count = self._bytes = 0
         self._held: dict[tuple[_Lot, int], int] = {}
         """Ids of letters that are claimed and not marked yet."""
@@ -94,27 +94,23 @@ class LetterWork(Work):
         within = _GIVE_UP if self._stop.is_set() else None
         self._claiming.end(within)
         self._marking.end(within)
-        with self._lock:
-            left = list(self._held.values())
-        if not left:
-            return
         try:
-            self._letters.release(left, by=self._by, reason="the replay ended before it", claimed_by=self._by)
+            left = self._letters.release(by=self._by, reason="the replay ended before it", claimed_by=self._by)
             self.marks.released += len(left)
         except Unavailable as error:
-            log.warning("letters stay claimed until the claim runs out", letters=len(left), reason=str(error))
+            log.warning("letters stay claimed until the claim runs out", reason=str(error))
 
     # -- claiming --------------------------------------------------------------------------
 
     def _has_room(self) -> bool:
         return self._count < _AHEAD and self._bytes < _AHEAD_BYTES
 
-    def _take_in(self, page: list[StoredDeadLetter]) -> None:
+    def _take_in(self, page: list[ClaimedLetter]) -> None:
         with self._lock:
             for letter in page:
-                lot = (letter.letter.topic_id, letter.letter.partition)
+                lot = (letter.place.topic_id, letter.place.partition)
                 self._waiting.setdefault(lot, deque()).append(letter)
-                self._held[lot, letter.letter.offset] = letter.id
+                self._held[lot, letter.place.offset] = letter.id
                 self._count += 1
                 self._bytes += _size(letter)
 
@@ -131,10 +127,10 @@ class LetterWork(Work):
             size = 0
             for lot in list(self._waiting):
                 line = self._waiting[lot]
-                key = (line[0].letter.topic, line[0].letter.partition)
+                key = (line[0].record.topic(), line[0].record.partition())
                 if (self._in_order and self._busy.get(lot)) or key in taken:
                     continue
-                some: list[StoredDeadLetter] = []
+                some: list[ClaimedLetter] = []
                 while line and room > 0 and size < _WINDOW_BYTES:
                     some.append(line.popleft())
                     room -= 1
@@ -151,31 +147,21 @@ class LetterWork(Work):
         self._claiming.look()
         return list(taken.values())
 
-    def _stretch(self, letters: list[StoredDeadLetter]) -> Stretch:
-        first = letters[0].letter
+    def _stretch(self, letters: list[ClaimedLetter]) -> Stretch:
+        first = letters[0]
         return Stretch(
-            first.topic,
-            first.partition,
+            first.record.topic(),
+            first.place.partition,
             0,
-            first.topic_id,
-            first.offset,
-            end=letters[-1].letter.offset + 1,
-            records={each.letter.offset: self._record(each) for each in letters},
+            first.place.topic_id,
+            first.place.offset,
+            end=letters[-1].place.offset + 1,
+            records={each.place.offset: self._record(each.record) for each in letters},
         )
 
-    def _record(self, stored: StoredDeadLetter) -> Record:
+    def _record(self, record: Record) -> Record:
         """I3: the record as it was; only the value may be another, where someone edited it for this replay."""
-        letter = stored.letter
-        return Record(
-            letter.topic,
-            letter.partition,
-            letter.offset,
-            letter.key,
-            self._edited if self._edits else letter.value,
-            letter.headers or None,
-            letter.timestamp,
-            letter.timestamp_type,
-        )
+        return record._replace(value_=self._edited) if self._edits else record
 
     # -- marking ---------------------------------------------------------------------------
 
@@ -225,5 +211,5 @@ def _lot(stretch: Stretch) -> _Lot:
     return stretch.topic_id, stretch.partition
 
 
-def _size(stored: StoredDeadLetter) -> int:
-    return len(stored.letter.value or b"") + len(stored.letter.key or b"")
+def _size(letter: ClaimedLetter) -> int:
+    return len(letter.record.value() or b"") + len(letter.record.key() or b"")

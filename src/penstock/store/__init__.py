@@ -5,6 +5,7 @@ from penstock.store.desired import Desired, DesiredRow, DesiredStates
 from penstock.store.errors import StoreAddressError, StoreError, StoreMissing, StoreTooNew, StoreUnavailable
 from penstock.store.instances import InstanceRow, Instances
 from penstock.store.letters.model import (
+    ClaimedLetter,
     DeadLetterCursor,
     DeadLetterFilter,
     DeadLetterRow,
@@ -22,6 +23,7 @@ from penstock.store.pipelines import HistoryRow, Pipelines, SpecRow, StateRow
 from penstock.store.store import Store
 
 __all__ = [
+    "ClaimedLetter",
     "DeadLetterCursor",
     "DeadLetterFilter",
     "DeadLetterRow",

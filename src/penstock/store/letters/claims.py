@@ -14,6 +14,7 @@ from penstock.store.letters import rows, search
 from penstock.store.letters.conditions import among, conditions
 from penstock.store.letters.listing import Listing
 from penstock.store.letters.model import (
+    ClaimedLetter,
     DeadLetterFilter,
     DeadLetterStatus,
     LetterCount,
@@ -37,6 +38,11 @@ _CLAIM_LOCK: Final = 0x70656E636C61696D
 _FREE: Final = {"claimed_by": None, "claimed_at": None, "claimed_from": None}
 
 _c = dead_letters.c
+_PLACE: Final = tuple(_c[name] for name in LetterPlace._fields)
+_p = dead_letter_payloads.c
+_RECORDS: Final = sa.select(
+    *(_c.id, *_PLACE, _c.topic, _c.timestamp, _c.timestamp_type, _p.key, _p.value, _p.value_file, _p.headers)
+).join(dead_letter_payloads)
 
 
 class _FailedReplay(NamedTuple):
@@ -94,16 +100,38 @@ class Claims(Listing):
         cannot be taken, before it takes any.
         """
         with self._database.write() as connection:
-            if not self._database.is_sqlite:
-                # One replay at a time: a page that another one has just taken would look like the end of the list.
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIM_LOCK)))
-            stale = self._database.now(connection) - int(lease * 1000)
-            if after is None:
-                self._refuse_claim(connection, which, stale)
-            wanted = [*conditions(self._database, _any_status(which)), _claimable(_statuses(which), stale)]
-            ids = self.next_ids(connection, wanted, after=after, limit=limit, lock=not self._database.is_sqlite)
-            self._set_claims(connection, ids, by)
+            ids = self._claim(connection, which, by, limit=limit, after=after, lease=lease)
             return self.read(connection, ids, with_history=False)
+
+    def claim_records(
+        self, which: Which, *, by: str, limit: int, after: LetterPlace | None, lease: float = LEASE_SECONDS
+    ) -> list[ClaimedLetter]:
+        """The same, without what a replay does not need: reading that takes longer than replaying."""
+        with self._database.write() as connection:
+            ids = self._claim(connection, which, by, limit=limit, after=after, lease=lease)
+            query = _RECORDS.where(among(self._database, _c.id, ids)).order_by(*_PLACE)
+            return [rows.claimed(row, self._files) for row in connection.execute(query)]
+
+    def _claim(
+        self,
+        connection: sa.Connection,
+        which: Which,
+        by: str,
+        *,
+        limit: int,
+        after: LetterPlace | None,
+        lease: float,
+    ) -> list[int]:
+        if not self._database.is_sqlite:
+            # One replay at a time: a page that another one has just taken would look like the end of the list.
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CLAIM_LOCK)))
+        stale = self._database.now(connection) - int(lease * 1000)
+        if after is None:
+            self._refuse_claim(connection, which, stale)
+        wanted = [*conditions(self._database, _any_status(which)), _claimable(_statuses(which), stale)]
+        ids = self.next_ids(connection, wanted, after=after, limit=limit, lock=not self._database.is_sqlite)
+        self._set_claims(connection, ids, by)
+        return ids
 
     def claimable(self, which: Which, *, lease: float = LEASE_SECONDS) -> list[LetterCount]:
         """What `claim` would take, by pipeline, topic and partition; refuses what it refuses."""

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 from penstock.core.clock import format_time
 from penstock.core.dead_letter import DeadLetter, Stage
 from penstock.core.errors import ConfigError
+from penstock.core.event import Record
 
 DeadLetterStatus = Literal["new", "replaying", "replayed", "parked", "discarded"]
 
@@ -37,6 +38,14 @@ class LetterPlace(NamedTuple):
     topic_id: str
     partition: int
     offset: int
+
+
+class ClaimedLetter(NamedTuple):
+    """A letter as a replay needs it."""
+
+    id: int
+    place: LetterPlace
+    record: Record
 
 
 class LetterCount(NamedTuple):

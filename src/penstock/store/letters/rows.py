@@ -9,9 +9,15 @@ import msgspec
 import sqlalchemy as sa
 
 from penstock.core.dead_letter import DeadLetter, Failure
-from penstock.core.event import Headers
+from penstock.core.event import Headers, Record
 from penstock.store.letters import search
-from penstock.store.letters.model import DeadLetterRow, DeadLetterStep, LetterPlace, StoredDeadLetter
+from penstock.store.letters.model import (
+    ClaimedLetter,
+    DeadLetterRow,
+    DeadLetterStep,
+    LetterPlace,
+    StoredDeadLetter,
+)
 from penstock.store.letters.payloads import PayloadFiles
 from penstock.store.tables import clean, dead_letters
 
@@ -134,6 +140,22 @@ def listed(row: sa.RowMapping) -> DeadLetterRow:
 
 def stored(row: sa.RowMapping, files: PayloadFiles, history: list[DeadLetterStep] | None = None) -> StoredDeadLetter:
     return StoredDeadLetter(row=listed(row), letter=_letter(row, files), replays=row["replays"], history=history or [])
+
+
+def claimed(row: Any, files: PayloadFiles) -> ClaimedLetter:
+    """I3: the record as it was, from the columns in the order in which a claim reads them."""
+    number, pipeline, topic_id, partition, offset, topic, timestamp, kind, key, value, file, headers = row
+    record = Record(
+        topic,
+        partition,
+        offset,
+        key,
+        files.get(file) if file else value,
+        None if headers == "[]" else _HEADERS.decode(headers),
+        timestamp,
+        kind,
+    )
+    return ClaimedLetter(number, LetterPlace(pipeline, topic_id, partition, offset), record)
 
 
 def _letter(row: sa.RowMapping, files: PayloadFiles) -> DeadLetter:
