@@ -16,6 +16,9 @@ from penstock.engine.units import Units
 from penstock.engine.warmth import Temperature, Warmth
 from penstock.worker.protocol import Blueprint, UnitRequest
 
+_SOON = 0.5
+"""Seconds before its retry is due that a partition is planned again: the unit waits for it, the next one might be late.
+"""
 _FEW = 2_000
 """Events of one careful unit at most."""
 
@@ -61,8 +64,8 @@ class Planned:
         if self.not_before > now:
             return self.not_before
         with self.lock:
-            waits = [own.waits_until for own in self.membership.owned.values() if own.waits_until > now]
-        return min(waits, default=None)
+            waits = [own.waits_until - _SOON for own in self.membership.owned.values()]
+        return min((at for at in waits if at > now), default=None)
 
     @property
     def busy(self) -> bool:
@@ -80,7 +83,7 @@ class Planned:
             now = time.monotonic()
             order = sorted(self.membership.owned)
             mine = [self.membership.owned[tp] for i, tp in enumerate(order) if self.lanes[i % len(self.lanes)] == lane]
-            ready = [own for own in mine if own.ready(now) and not own.careful]
+            ready = [own for own in mine if own.ready(now + _SOON) and not own.careful]
             if not ready:
                 return None
             unit = new_unit()

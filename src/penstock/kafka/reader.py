@@ -98,6 +98,7 @@ class Reader:
             self._consumer.pause([TopicPartition(*tp) for tp in paused])
         if resumed := (self._held - wanted) & set(self._next):
             self._consumer.resume([TopicPartition(*tp) for tp in resumed])
+            self._wake(list(resumed)[:_WAKE_AT_MOST])
         self._held = wanted
 
     def _wake(self, partitions: Iterable[Partition]) -> None:

@@ -10,8 +10,11 @@ from penstock.worker.acting import Acting, partition_of
 from penstock.worker.chain import Item
 from penstock.worker.pipeline import Pipeline
 from penstock.worker.protocol import Assignment, Halt, Partition, PartitionOutcome, Retry, UnitOutcome, UnitRequest
+from penstock.worker.retrying import Coordinates
 
 _HOLES_AT_MOST = 10_000
+_AHEAD = 2_000
+"""So many events of a partition are read while its first one waits for a retry within the unit."""
 _FEW = 100
 """So many holes always fit into a commit."""
 
@@ -21,8 +24,17 @@ def holds(pipeline: Pipeline) -> set[Partition]:
     acting = pipeline.acting
     waiting = acting.waiting
     if acting.tail_only:
-        return set(waiting)
+        # A short wait is not worth a stop of the fetching, which takes a while to begin again.
+        end = acting.deadline.at
+        return {
+            tp for tp, offsets in waiting.items() if len(offsets) >= _AHEAD or _due(acting, (*tp, min(offsets))) >= end
+        }
     return {tp for tp, offsets in waiting.items() if len(offsets) > _FEW and not _fit(pipeline, tp, sorted(offsets))}
+
+
+def _due(acting: Acting, place: Coordinates) -> float:
+    tries = acting.tries.get(place)
+    return tries.due if tries else 0.0
 
 
 def _fit(pipeline: Pipeline, partition: Partition, holes: list[int]) -> bool:
