@@ -10,6 +10,7 @@ import argparse
 import datetime as dt
 import json
 import random
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -169,6 +170,7 @@ def run(minutes: float, seed: int, rate: float) -> dict[str, Any]:
         scene.stop_all_living()
     report = scene.verdict(soak.allowed)
     soak.say(report.summary())
+    shutil.rmtree(folder)  # kept where the run failed
     return {
         "seed": seed,
         "minutes": minutes,
