@@ -6,7 +6,6 @@ import os
 import socket
 import threading
 import time
-from collections import defaultdict
 from typing import Protocol
 
 import structlog
@@ -17,6 +16,7 @@ from penstock.core.errors import Unavailable
 from penstock.core.metrics import Metrics
 from penstock.engine.flow import Flow
 from penstock.engine.janitor import Janitor
+from penstock.engine.timetable import Timetable
 from penstock.store import InstanceRow, OwnedPartition, StateRow, Store
 
 log = structlog.get_logger("penstock.publisher")
@@ -53,7 +53,7 @@ class Publisher(threading.Thread):
         )
         self._published, self._store, self._metrics = published, published.store, published.metrics
         self._last: dict[str, object] = {}
-        self._due: dict[str, float] = defaultdict(float)
+        self._times = Timetable()
         self._janitor = Janitor(published.store, published.settings.dead_letters)
         self._done = threading.Event()
 
@@ -77,27 +77,20 @@ class Publisher(threading.Thread):
     def publish(self) -> None:
         """Write what has changed; an absent store is waited for."""
         try:
-            if self._is_due("heartbeat", _HEARTBEAT):
+            if self._times.is_due("heartbeat", _HEARTBEAT):
                 self._store.instances.heartbeat(self._row)
-            if self._is_due("expire", _EXPIRE):
+            if self._times.is_due("expire", _EXPIRE):
                 self._store.instances.expire(_EXPIRE)
             self._states()
             if not self._done.is_set():
                 self._janitor.step()
             self._specs()
-            if self._is_due("partitions", _PARTITIONS) or self._done.is_set():
+            if self._times.is_due("partitions", _PARTITIONS) or self._done.is_set():
                 self._partitions()
         except Unavailable as error:
             self._metrics.store_errors.labels("publish").inc()
             self._last.clear()
             log.warning("the store cannot be written", reason=str(error))
-
-    def _is_due(self, what: str, every: float) -> bool:
-        now = time.monotonic()
-        if now < self._due[what]:
-            return False
-        self._due[what] = now + every
-        return True
 
     def _changed(self, key: str, value: object) -> bool:
         if self._last.get(key) == value:

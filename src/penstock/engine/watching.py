@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable
 
@@ -11,6 +10,7 @@ import structlog
 
 from penstock.core.errors import PenstockError
 from penstock.engine.flow import Flow
+from penstock.engine.timetable import Timetable
 from penstock.kafka.admin import ClusterView
 from penstock.worker.protocol import Partition
 
@@ -30,7 +30,7 @@ class ClusterWatch(threading.Thread):
     def __init__(self, flows: Callable[[], list[Flow]]) -> None:
         super().__init__(name="cluster-watch", daemon=True)
         self._flows = flows
-        self._due: dict[str, float] = defaultdict(float)
+        self._times = Timetable()
         self._done = threading.Event()
 
     def run(self) -> None:
@@ -45,18 +45,11 @@ class ClusterWatch(threading.Thread):
         self._done.set()
 
     def _look(self) -> None:
-        cold_too = self._is_due("cold ends", _COLD_ENDS)
-        if self._is_due("ends", _ENDS) or cold_too:
+        cold_too = self._times.is_due("cold ends", _COLD_ENDS)
+        if self._times.is_due("ends", _ENDS) or cold_too:
             self._ask_each_cluster(lambda cluster, flows: _take_ends(cluster, flows, cold_too=cold_too))
-        if self._is_due("topics", _TOPICS):
+        if self._times.is_due("topics", _TOPICS):
             self._ask_each_cluster(_take_topics)
-
-    def _is_due(self, what: str, every: float) -> bool:
-        now = time.monotonic()
-        if now < self._due[what]:
-            return False
-        self._due[what] = now + every
-        return True
 
     def _ask_each_cluster(self, ask: Callable[[ClusterView, list[Flow]], None]) -> None:
         by_cluster: dict[int, list[Flow]] = defaultdict(list)

@@ -20,6 +20,7 @@ def test_public_names_are_pinned() -> None:
         "Terminal",
         "Transform",
         "Transient",
+        "Unavailable",
         "__version__",
     ]
     assert all(getattr(penstock, name) for name in penstock.__all__)
