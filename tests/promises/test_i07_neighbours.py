@@ -23,15 +23,16 @@ def always(do: str) -> bytes:
 
 def test_i07_a_quiet_pipeline_goes_on_beside_bad_neighbours(engine: Engine, kafka: KafkaBroker, tmp_path: Path) -> None:
     no_breaker = {"breaker": {"enabled": False}}
+    wide = {"window": {"max_records": 100_000}}
     quiet = Scene(kafka, tmp_path / "quiet", "i07-quiet", partitions=2)
     bad = [
         Scene(kafka, tmp_path / do, f"i07-{do}", partitions=2, values=lambda _, do=do: always(do), options=options)
         for do, options in (
-            ("raise", no_breaker),
+            ("raise", no_breaker | wide),
             ("hang", no_breaker | {"timeout": "3s"}),
             ("seize", no_breaker | {"timeout": "3s"}),
             ("end", no_breaker),
-            ("flood", {}),
+            ("flood", wide),
         )
     ]
     flows = [quiet.run_in(engine)]
