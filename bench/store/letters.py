@@ -104,7 +104,7 @@ def _copy(store: Store, count: int, copies: int) -> None:
     }
     others = {
         "penstock_dead_letter_payloads": ("key", "value", "headers", "traceback", "value_seen", "value_file"),
-        "penstock_dead_letter_search": ("error", "content", "grams"),
+        "penstock_dead_letter_search": ("last_failed_at", "error", "content", "grams"),
     }
     with store._database.write() as connection:  # noqa: SLF001 - recording a million takes as long as everything else
         # An index is made in one go much faster than row by row.
@@ -113,7 +113,10 @@ def _copy(store: Store, count: int, copies: int) -> None:
         connection.exec_driver_sql(_copying(first, columns, changed, times))
         for table, names in others.items():
             same = {"letter_id": "letter_id"} | {name: f'"{name}"' for name in names}
-            connection.exec_driver_sql(_copying(table, same, same | {"letter_id": f"letter_id + n * {count}"}, times))
+            moved = {"letter_id": f"letter_id + n * {count}"}
+            if "last_failed_at" in same:
+                moved["last_failed_at"] = f"last_failed_at + n * {later}"
+            connection.exec_driver_sql(_copying(table, same, same | moved, times))
         connection.exec_driver_sql("SET LOCAL maintenance_work_mem = '512MB'")
         connection.exec_driver_sql(
             "CREATE INDEX ix_penstock_dead_letter_search_grams ON penstock_dead_letter_search USING gin (grams)"

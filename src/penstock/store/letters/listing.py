@@ -37,7 +37,7 @@ _RECENT: Final = 5_000
 """Newest letters that are looked at one by one before an index is asked for all: what is frequent is among them, and
 what is not is found by the index without sorting much."""
 _RARE: Final[tuple[DeadLetterStatus, ...]] = ("parked", "replaying")
-"""Statuses that choose better than a text does."""
+"""Statuses that choose better than anything else does."""
 _PAGE_BYTES: Final = 32_000_000
 """Payloads held at once while letters are read in order."""
 
@@ -100,10 +100,10 @@ class Listing:
                 return recent
             # What is left is found in one go and sorted; the server's default of 4 MB would do that on disk.
             connection.execute(sa.text("SET LOCAL work_mem = '64MB'"))
-            if (which.error or which.text) and which.status not in _RARE:
-                found = connection.execute(self._by_text(which, before, limit))
-                return [DeadLetterRow(**row) for row in found.mappings()]
-            return _listed(connection, self._by_columns(which, before), limit)
+            if which.status in _RARE:
+                return _listed(connection, self._by_status(which, before), limit)
+            found = connection.execute(self._by_index(which, before, limit))
+            return [DeadLetterRow(**row) for row in found.mappings()]
 
     def in_order(self, which: Which | None = None, *, after: LetterPlace | None = None) -> Letters:
         """The next letters by pipeline, topic id, partition and offset, with payloads and histories: as many as fit
@@ -169,15 +169,15 @@ class Listing:
             query = query.join(dead_letter_search, dead_letter_search.c.letter_id == dead_letters.c.id).where(*texts)
         return query
 
-    def _by_columns(self, which: DeadLetterFilter, before: DeadLetterCursor | None) -> sa.Select[Any]:
-        """Let the planner choose which of the indexes to ask."""
+    def _by_status(self, which: DeadLetterFilter, before: DeadLetterCursor | None) -> sa.Select[Any]:
+        """Let the planner choose which of the indexes to ask; only the letters' own know the status."""
         wanted = [*plain_conditions(which), *_behind(before), dead_letters.c.id.in_(indexed(self._database, which))]
         # Materialised: the planner would rather walk through all letters in the order of the list, hoping to meet
         # enough of them soon; that there are not many is known by now.
         found = sa.select(dead_letters.c.id).where(*wanted).cte("found").prefix_with("MATERIALIZED")
         return sa.select(*rows.LISTED).join(found, found.c.id == dead_letters.c.id)
 
-    def _by_text(self, which: DeadLetterFilter, before: DeadLetterCursor | None, limit: int) -> sa.Select[Any]:
+    def _by_index(self, which: DeadLetterFilter, before: DeadLetterCursor | None, limit: int) -> sa.Select[Any]:
         """Ask the index of texts, which knows the columns' values too, but for the status; then look at the letters it
         finds, newest first."""
         c = dead_letter_search.c
