@@ -206,6 +206,34 @@ def test_killed_executors_lose_nothing_and_are_replaced(
     assert engine.dead_letters("cluster-killed") == []
 
 
+def test_a_deadly_event_is_found_without_a_journal(
+    engine: Engine, cluster: SparkCluster, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    engine.module(
+        "deadly.py",
+        """
+        import os
+
+        def act(event, config):
+            if event.value["id"] == 9:
+                os._exit(3)
+            with open(config["path"], "a") as file:
+                file.write(f"{event.value['id']}\\n")
+        """,
+    )
+    name, out = topic(), tmp_path / "acted.txt"
+    out.touch()
+    kafka.produce(name, numbers(30))
+    action = {"type": "python", "config": {"callable": "./deadly.py:act", "config": {"path": str(out)}}}
+    flow = engine.run(pipeline("cluster-deadly", kafka.bootstrap, [name], action=action))
+    caught_up(kafka, flow, name, cluster)
+    engine.stop(flow)
+
+    (letter,) = engine.dead_letters("cluster-deadly")
+    assert (letter.offset, letter.stage) == (9, "crash")
+    assert {int(line) for line in out.read_text().split()} == set(range(30)) - {9}
+
+
 def _command_lines() -> Iterator[str]:
     """Of driver, master, worker, executors and their Python processes: all descend from this one."""
     for process in psutil.Process().children(recursive=True):

@@ -69,7 +69,7 @@ class Owned:
     careful_until: int | None = None
     """As long as events below this are open; None: for one unit."""
     few: int | None = None
-    """At most so many events in a careful unit: halved with each death, where no journal names the event."""
+    """At most so many events in a careful unit, where no journal names the suspect: halved with each death."""
     killer: int | None = None
     """The event that killed its worker twice, until it is a dead letter."""
 
@@ -141,8 +141,11 @@ class Owned:
             self.careful_until = max(named) + 1 if named else self.careful_until
         elif was_careful and self.few == 1:
             self.killer = self.position
+        elif was_careful and self.few is not None:
+            self.careful_until = self.position + self.few
+            self.few //= 2
         else:
-            self.few = max(1, (self.few or _MANY) // 2) if was_careful else _MANY
+            self.few = 1
 
     def commit(self) -> Commit:
         """I1: everything below the committed offset is finished; finished ranges above it are remembered beside it."""
@@ -151,4 +154,4 @@ class Owned:
 
 
 _MANY = 1_024
-"""Events of the first careful unit where no journal names the suspect; ten deaths find the one."""
+"""Where no journal names the suspect, careful units grow from one event, twice as many each time, up to so many."""

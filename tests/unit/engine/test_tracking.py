@@ -90,8 +90,7 @@ def test_the_event_that_kills_alone_is_the_killer() -> None:
 
 
 def test_where_no_journal_names_it_the_killer_is_found_by_halving() -> None:
-    own, deaths = Owned("t", 0, 1, "id", 0), 0
-    killer = 700
+    own, deaths, killer = Owned("t", 0, 1, "id", 0), 0, 700
     while own.killer is None:
         batch = range(own.position, own.position + (own.few or 100_000))
         if killer in batch:
@@ -101,4 +100,4 @@ def test_where_no_journal_names_it_the_killer_is_found_by_halving() -> None:
         else:
             own.advance(PartitionOutcome("t", 0, 1, batch.stop, ()))
     assert own.killer == killer
-    assert deaths <= 30
+    assert deaths <= 12
