@@ -20,11 +20,13 @@ from penstock.engine.books import Books
 from penstock.engine.control import Wanted
 from penstock.engine.membership import Membership
 from penstock.engine.planning import Planned
+from penstock.engine.pulse import Pulse
 from penstock.engine.settling import Settling
 from penstock.engine.stateless import Stateless
 from penstock.engine.surround import Surround
 from penstock.engine.units import Loss, Units
 from penstock.engine.warmth import Temperature
+from penstock.kafka.member import CommitRefused
 from penstock.worker.journal import Progress
 from penstock.worker.protocol import Blueprint, Partition, UnitOutcome
 
@@ -52,6 +54,7 @@ class Flow(Planned):
         self.settling = Settling(blueprint, around.store)
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | Loss | None] = queue.SimpleQueue()
         self.units = Units(self, blueprint.client)
+        self.pulse = Pulse(around.session_timeout / 3)
         self.wanted = around.control.wanted(spec.name)
         self.obeyed: int | None = None
         """Revision of the desired state that is carried out."""
@@ -147,6 +150,7 @@ class Flow(Planned):
     def _live(self) -> None:
         """Membership from joining to leaving."""
         self.membership.join()
+        self.pulse.begin()
         try:
             while not self.leaves:
                 self._tick()
@@ -204,6 +208,7 @@ class Flow(Planned):
         return False
 
     def _tick(self) -> None:
+        self.pulse.beat()
         if self.warmth.is_cold and not self.units.under and not self.units.uncommitted:
             # A member that has not got its partitions yet looks more often: it is what a start waits for.
             self.membership.poll(1.0 if self.membership.settled else 0.1)
@@ -213,13 +218,29 @@ class Flow(Planned):
             self.membership.poll(0.0)
         self.units.settle_waiting()
         self.units.commit()
+        if self.pulse.unsure:
+            self._ask_the_group()
         if self.membership.resolve():
             self._arrived()
         if not self._pauses():
             self._show_membership()
         self._cool_down()
 
+    def _ask_the_group(self) -> None:
+        """The process stood still: whether its partitions are still its own, a commit tells."""
+        with self.lock:
+            owned = list(self.membership.owned.values())
+        try:
+            if self.membership.commits:
+                self.membership.commit(owned)
+        except CommitRefused as error:
+            log.warning("stood still; the group does not know us", pipeline=self.name, reason=str(error))
+            return
+        self.pulse.begin()
+        self.around.dispatcher.ready(self)
+
     def _read_mail(self, timeout: float) -> None:
+        self.pulse.beat()
         try:
             mail = self._mail.get(timeout=timeout) if timeout else self._mail.get_nowait()
             while True:

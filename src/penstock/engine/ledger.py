@@ -68,6 +68,8 @@ class Owned:
     """True: a worker died over it, or hangs: its next units run alone, one event at a time."""
     careful_until: int | None = None
     """As long as events below this are open; None: for one unit."""
+    suspected: frozenset[int] = frozenset()
+    """Events that were being worked on when a worker died: one that kills again, alone, is the killer."""
     few: int | None = None
     """At most so many events in a careful unit, where no journal names the suspect: halved with each death."""
     killer: int | None = None
@@ -81,6 +83,11 @@ class Owned:
     def position(self) -> int:
         """The lowest unfinished offset: what may be committed."""
         return min(self.holes, default=self.frontier)
+
+    @property
+    def doubted(self) -> int:
+        """Offsets from the position up to the last suspect; 0: there is none."""
+        return max(0, self.careful_until - self.position) if self.careful_until is not None else 0
 
     @property
     def progress(self) -> tuple[object, ...]:
@@ -112,7 +119,7 @@ class Owned:
             self.few *= 2
             if self.few <= _MANY:
                 return
-        self.careful, self.careful_until, self.few = False, None, None
+        self.careful, self.careful_until, self.few, self.suspected = False, None, None, frozenset()
 
     def finish(self, offset: int) -> None:
         """One event that a dead worker left open is finished."""
@@ -135,10 +142,11 @@ class Owned:
         """A worker died over this partition: over one of these events, or (not `noted`) nobody knows over which."""
         named = [offset for offset in offsets if self.is_open(offset)]
         was_careful, self.careful = self.careful, True
-        if noted and was_careful and len(named) == 1:
+        if noted and was_careful and len(named) == 1 and named[0] in self.suspected:
             self.killer = named[0]
         elif noted:
-            self.careful_until = max(named) + 1 if named else self.careful_until
+            self.suspected |= frozenset(named)
+            self.careful_until = max(self.suspected) + 1 if self.suspected else None
         elif was_careful and self.few == 1:
             self.killer = self.position
         elif was_careful and self.few is not None:

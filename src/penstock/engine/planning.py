@@ -12,6 +12,7 @@ from penstock.engine.backoff import Backoff
 from penstock.engine.control import Wanted
 from penstock.engine.ledger import Owned
 from penstock.engine.membership import Membership
+from penstock.engine.pulse import Pulse
 from penstock.engine.units import Units
 from penstock.engine.warmth import Temperature, Warmth
 from penstock.worker.protocol import Blueprint, UnitRequest
@@ -29,6 +30,7 @@ class Planned:
     membership: Membership
     units: Units
     wanted: Wanted
+    pulse: Pulse
 
     def __init__(self, spec: PipelineSpec, blueprint: Blueprint, *, cold_after: float) -> None:
         self.spec = spec
@@ -101,11 +103,11 @@ class Planned:
             self.units.open(unit, lane, ready[:1], careful=True)
             request = self._request(unit, ready[:1])
             request.careful = True
-            request.max_records = min(request.max_records, ready[0].few or _FEW)
+            request.max_records = min(request.max_records, ready[0].few or ready[0].doubted or _FEW)
             return request
 
     def _may_plan(self) -> bool:
-        if self.wanted.trial and self.units.under:
+        if (self.wanted.trial and self.units.under) or not self.pulse.is_steady:
             return False
         return not (self.leaves or self.warmth.is_cold or self.wanted.paused or time.monotonic() < self.not_before)
 

@@ -118,6 +118,11 @@ class Pipeline:
             self._kept[part.key] = _Kept(part.frontier, part.holes, position, rest.get(part.key, []))
         self.used_at = time.monotonic()
 
+    @property
+    def again_below(self) -> dict[Partition, int]:
+        """Offsets below which everything was read before, by another process."""
+        return {partition: frontier for partition, (_, frontier) in self._skips.items()}
+
     def is_skipping(self, partition: Partition) -> bool:
         """Whether the reader is still among holes that an assignment named."""
         return partition in self._skips

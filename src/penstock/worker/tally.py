@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.core.dead_letter import Stage
 from penstock.core.errors import PenstockError, Terminal, Transient, Unavailable
@@ -13,7 +13,7 @@ from penstock.core.latency import Latencies
 from penstock.worker.breaker import Breaker
 from penstock.worker.chain import Item
 from penstock.worker.failing import failed_event
-from penstock.worker.protocol import FailedEvent, Halt
+from penstock.worker.protocol import FailedEvent, Halt, Partition
 from penstock.worker.retrying import Tries
 
 _FAILURES_AT_MOST = 1_000
@@ -36,7 +36,15 @@ class TimedOut(PenstockError, Transient):
 class Tally:
     """Strands share it."""
 
-    def __init__(self, scrub: Callable[[str], str], *, throw: bool, breaker: Breaker | None = None) -> None:
+    def __init__(
+        self,
+        scrub: Callable[[str], str],
+        *,
+        throw: bool,
+        breaker: Breaker | None = None,
+        again_below: Mapping[Partition, int] | None = None,
+    ) -> None:
+        """Failures of events below `again_below` are not news: they are tried again because a worker died."""
         self.acted = 0
         self.retried = 0
         self.failures: list[FailedEvent] = []
@@ -46,6 +54,7 @@ class Tally:
         self._scrub = scrub
         self._throw = throw
         self._breaker = breaker
+        self._again_below = again_below or {}
         self._bytes = 0
         if breaker:
             breaker.begin()
@@ -58,7 +67,9 @@ class Tally:
             self._bytes += len(failed.record.value() or b"")
             if self._throw and self.halt is None:
                 self.halt = Halt("throw", failed.failure.error_code, failed.failure.error)
-            reason = self._breaker.failed(self.acted + len(self.failures)) if self._breaker else None
+            record = failed.record
+            is_news = record.offset() >= self._again_below.get((record.topic(), record.partition()), 0)
+            reason = self._breaker.failed(self.acted + len(self.failures)) if self._breaker and is_news else None
             if reason and self.halt is None:
                 text = f"{reason}; the last one: {failed.failure.error}"
                 self.halt = Halt("breaker", failed.failure.error_code, text)

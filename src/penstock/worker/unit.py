@@ -51,7 +51,6 @@ class UnitRun(threading.Thread):
         """True: its thread was given up."""
         self._build = build
         self._pipeline: Pipeline | None = None
-        self._tally: Tally | None = None
         self._began = time.monotonic()
         self._idle = 0.0
         self._unprepared: list[RecordLike] = []
@@ -92,12 +91,16 @@ class UnitRun(threading.Thread):
     def _work(self, pipeline: Pipeline) -> list[Item]:
         """Returns what is not finished."""
         acting, request = pipeline.acting, self.request
-        throw = pipeline.spec.options.failure_mode == "THROW"
-        tally = self._tally = Tally(pipeline.scrub, throw=throw, breaker=pipeline.breaker)
         pipeline.pacer.rate = request.rate
         if request.bounds is not None:
             pipeline.reader = bounded(pipeline.reader, request.bounds)
         rest = pipeline.place(request.assignments)
+        tally = Tally(
+            pipeline.scrub,
+            throw=pipeline.spec.options.failure_mode == "THROW",
+            breaker=None if request.careful else pipeline.breaker,
+            again_below=pipeline.again_below,
+        )
         owned = {a.key for a in request.assignments}
         acting.begin(tally, self.deadline, self.pages, exact=not any(a.holes for a in request.assignments))
         acting.end_deferrals(owned)
