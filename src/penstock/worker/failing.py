@@ -6,6 +6,7 @@ import hashlib
 import time
 import traceback
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from penstock.core.dead_letter import Failure, Stage
@@ -15,6 +16,10 @@ from penstock.worker.chain import Item
 from penstock.worker.protocol import FailedEvent
 from penstock.worker.retrying import Tries
 
+Frames = tuple[tuple[CodeType, int], ...]
+
+_stacks: dict[Frames, str] = {}
+_STACKS_AT_MOST = 1_000
 _MESSAGE_LIMIT = 4_000
 _TRACEBACK_LIMIT = 16_000
 _VALUE_LIMIT = 64_000
@@ -34,7 +39,7 @@ def failed_event(
             error_code=error.code if isinstance(error, PenstockError) else type(error).__name__,
             error_class=f"{type(error).__module__}.{type(error).__qualname__}",
             error=scrub(str(error) or type(error).__name__)[:_MESSAGE_LIMIT],
-            traceback=scrub("".join(traceback.format_exception(cause)))[-_TRACEBACK_LIMIT:],
+            traceback=scrub(_traceback(cause))[-_TRACEBACK_LIMIT:],
             fingerprint=_fingerprint(stage, error),
             attempts=tries.attempts + 1 if tries else 1,
             first_failed_at=tries.first_failed_at if tries else now,
@@ -53,12 +58,35 @@ def _event_type(item: Item) -> str:
 
 def _fingerprint(stage: Stage, error: BaseException) -> str:
     """Same class raised from the same place is the same kind of failure, whatever its text says about the event."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
+    frames = _frames(error)
+    place = f"{frames[-1][0].co_name}:{frames[-1][1]}" if frames else ""
     code = error.code if isinstance(error, PenstockError) else ""
     return hashlib.sha1(
         f"{stage}|{type(error).__qualname__}|{code}|{place}".encode(), usedforsecurity=False
     ).hexdigest()[:16]
+
+
+def _frames(error: BaseException) -> Frames:
+    found, at = [], error.__traceback__
+    while at is not None:
+        found.append((at.tb_frame.f_code, at.tb_lineno))
+        at = at.tb_next
+    return tuple(found)
+
+
+def _traceback(error: BaseException) -> str:
+    """As Python shows it. Formatting a stack costs more than most actions: where many events fail alike, it is done
+    once."""
+    if error.__cause__ or error.__context__ or isinstance(error, BaseExceptionGroup):
+        return "".join(traceback.format_exception(error))
+    frames = _frames(error)
+    stack = _stacks.get(frames)
+    if stack is None:
+        if len(_stacks) >= _STACKS_AT_MOST:
+            _stacks.clear()
+        stack = _stacks[frames] = "".join(traceback.format_tb(error.__traceback__))
+    last = "".join(traceback.format_exception_only(error))
+    return f"Traceback (most recent call last):\n{stack}{last}" if stack else last
 
 
 def _seen(value: Any) -> bytes | None:
