@@ -77,7 +77,8 @@ def _frames(error: BaseException) -> Frames:
 def _traceback(error: BaseException) -> str:
     """As Python shows it. Formatting a stack costs more than most actions: where many events fail alike, it is done
     once."""
-    if error.__cause__ or error.__context__ or isinstance(error, BaseExceptionGroup):
+    told = error.__cause__ or error.__context__ or getattr(error, "__notes__", None)
+    if told or isinstance(error, BaseExceptionGroup | SyntaxError):
         return "".join(traceback.format_exception(error))
     frames = _frames(error)
     stack = _stacks.get(frames)
@@ -85,7 +86,11 @@ def _traceback(error: BaseException) -> str:
         if len(_stacks) >= _STACKS_AT_MOST:
             _stacks.clear()
         stack = _stacks[frames] = "".join(traceback.format_tb(error.__traceback__))
-    last = "".join(traceback.format_exception_only(error))
+    kind, text = type(error), str(error)
+    name = (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    last = f"{name}: {text}\n" if text else f"{name}\n"
     return f"Traceback (most recent call last):\n{stack}{last}" if stack else last
 
 
