@@ -54,7 +54,8 @@ def test_i07_a_quiet_pipeline_goes_on_beside_bad_neighbours(engine: Engine, kafk
         scene.caught_up()
     stages = {scene.name: {row.stage for row in scene.letters()} for scene in bad}
     assert stages.pop("i07-seize") <= {"timeout", "crash"}
-    assert stages == {"i07-raise": {"act"}, "i07-hang": {"timeout"}, "i07-end": {"crash"}, "i07-flood": set()}
+    assert stages.pop("i07-hang") <= {"timeout", "crash"}
+    assert stages == {"i07-raise": {"act"}, "i07-end": {"crash"}, "i07-flood": set()}
     assert [len(scene.letters()) for scene in bad] == [5_000, 3, 3, 3, 0]
     for flow in flows:
         engine.stop(flow)
