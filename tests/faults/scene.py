@@ -25,8 +25,8 @@ from tests.support.waiting import until
 
 WAIT_S = 120.0
 WINDOW = 400
-"""Events that a window of a pipeline under test acts on at most: what a kill may repeat, per partition. It reads half as
-many, and may find as many that the window before had read and not begun."""
+"""Events that a window under test acts on at most: what a kill may repeat, per partition. It reads half as many, and
+may find as many that the window before had read and not begun."""
 SESSION_S = 4.0
 EFFECTS = str(Path(effects.__file__ or "").resolve())
 
