@@ -104,10 +104,10 @@ class UnitRun(threading.Thread):
         owned = {a.key for a in request.assignments}
         acting.begin(tally, self.deadline, self.pages, exact=not any(a.holes for a in request.assignments))
         acting.end_deferrals(owned)
-        read = 0
+        read, room = 0, request.max_records - len(rest)
         try:
             self._take_up(pipeline, rest)
-            while not (self.deadline.expired or tally.full or self._unfed) and read < request.max_records:
+            while not (self.deadline.expired or tally.full or self._unfed) and read < room:
                 acting.wake()
                 due = acting.next_due
                 if pipeline.reader.exhausted and (due is None or due >= self.deadline.at):
@@ -119,7 +119,7 @@ class UnitRun(threading.Thread):
                     break
                 if request.careful and not acting.busy and all(map(pipeline.reader.at_end, owned)):
                     break
-                batch = self._read(pipeline, 1 if request.careful else min(_BATCH, request.max_records - read), due)
+                batch = self._read(pipeline, 1 if request.careful else min(_BATCH, room - read), due)
                 if batch is not None:
                     read += len(batch.records)
                     if not self._take(pipeline, batch):
