@@ -256,6 +256,9 @@ class Dispatcher:
 
     def _plan_alone(self, lane: Lane) -> Iterator[UnitRequest]:
         """One unit and no other, of the flow that has waited longest."""
+        if lane.detached:
+            # One that hangs must not die with another.
+            return
         for name in sorted(lane.flows, key=lambda name: lane.turns.get(name, 0.0)):
             flow = self._flows.get(name)
             if flow is None or not flow.is_careful:

@@ -75,6 +75,9 @@ class Acting(ABC):
         """Whether what is unfinished of a partition is always the tail of what was fed of it."""
         return self.spec.ordering == "partition"
 
+    overlaps = False
+    """Whether waiting for one event leaves the process free for others: more processes would not help then."""
+
     @property
     def all_done(self) -> bool:
         """Whether everything that was fed, in this unit, is done, as far as can be said in one number."""

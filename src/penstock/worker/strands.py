@@ -43,6 +43,8 @@ class Flight:
 class Strands(Acting):
     """Shared queueing: one queue per strand; a strand is either ready, in somebody's hands, or asleep until a retry."""
 
+    overlaps = True
+
     def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
         super().__init__(chain, spec)
         self._queues: dict[Hashable, deque[Item]] = {}
@@ -108,7 +110,9 @@ class Strands(Acting):
         """The strand is free again."""
         with self._changed:
             self._land(flight, verdict)
-            self._changed.notify_all()
+            if not self._flights or self._waiting <= _ROOM:
+                # Only then may somebody wait for it; waking the unit's thread for each event costs as much as a strand.
+                self._changed.notify_all()
 
     def _land(self, flight: Flight, verdict: Verdict) -> None:
         self._flights.discard(flight)

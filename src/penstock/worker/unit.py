@@ -52,6 +52,7 @@ class UnitRun(threading.Thread):
         self._build = build
         self._pipeline: Pipeline | None = None
         self._began = time.monotonic()
+        self._cpu = 0.0
         self._idle = 0.0
         self._unprepared: list[RecordLike] = []
         self._unfed: list[Item] = []
@@ -64,7 +65,7 @@ class UnitRun(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - a plug-in that cannot be created is the pipeline's trouble, whatever it raises
             self._end_with(_build_halt(error))
             return
-        self._began = time.monotonic()
+        self._began, self._cpu = time.monotonic(), time.process_time()
         try:
             unfinished = self._work(pipeline)
             if self._claim.acquire(blocking=False):
@@ -201,6 +202,8 @@ class UnitRun(threading.Thread):
         counts.acted, counts.failed, counts.retried = tally.acted, len(tally.failures), tally.retried
         outcome.failures, outcome.latencies, outcome.halt = list(tally.failures), tally.latencies, tally.halt
         outcome.busy = time.monotonic() - self._began - self._idle
+        if pipeline.acting.overlaps:
+            outcome.busy = min(outcome.busy, time.process_time() - self._cpu)
         report(outcome, self.request, pipeline, [*unfinished, *self._unfed], self._unprepared)
         for part in outcome.partitions:
             if suspects and part.key in suspects:
