@@ -128,7 +128,8 @@ class Owned:
     def learn(self, noted: Progress) -> None:
         """What the journal of a dead worker calls done is done."""
         if noted.done is not None and not self.holes and noted.done > self.frontier:
-            self.frontier = noted.done
+            left = {offset for offset in noted.open if self.frontier <= offset < noted.done}
+            self.frontier, self.holes = noted.done, tuple(sorted(left))
         if noted.finished:
             frontier = max(self.frontier, max(noted.finished) + 1)
             open_ = {*self.holes, *range(self.frontier, frontier)} - noted.finished

@@ -43,6 +43,8 @@ class Progress:
 
     done: int | None = None
     """Everything below is finished."""
+    open: set[int] = field(default_factory=set)
+    """Offsets below that are not: they failed, and nobody else knows."""
     finished: set[int] = field(default_factory=set)
     """Offsets that are finished besides."""
     suspects: set[int] = field(default_factory=set)
@@ -214,3 +216,6 @@ def _read_log(log: memoryview, found: dict[int, Progress]) -> None:
             progress.suspects.discard(offset)
         if what == _DONE:
             progress.finished.add(offset)
+            progress.open.discard(offset)
+        elif what == _ENDED:
+            progress.open.add(offset)

@@ -71,8 +71,8 @@ class Inline(Acting):
 
     @property
     def _notable(self) -> bool:
-        """Whether all before the event in flight is finished: failures and deferrals are only in this memory."""
-        return self.exact and not (self.tally.failures or self.deferred or self._parking or self.tries)
+        """Whether all before the event in flight is finished, but for failures, which the log names."""
+        return self.exact and not (self.deferred or self._parking or self.tries)
 
     @property
     def all_done(self) -> bool:
@@ -164,11 +164,15 @@ class Serial(Inline):
                 good = 0
                 verdict = self.fail(item, item.stage, item.error)
             if pages is not None:
-                # From here on what is done is no longer one number: the failure before it is only in this memory.
-                pages.idle() if exact else pages.ended(item.record, done=False)
+                # A failure is only in this memory: should it be lost, the event is open.
+                pages.ended(item.record, done=False)
             if verdict == "stop":
                 break
-            exact = False
+            if exact and verdict != "failed":
+                # What is done is no longer one number.
+                exact = False
+                if pages is not None:
+                    pages.idle()
             passed += 1
             if verdict == "later":
                 self._parking.park(item, tries[coordinates(item)].due)

@@ -101,3 +101,10 @@ def test_where_no_journal_names_it_the_killer_is_found_by_halving() -> None:
             own.advance(PartitionOutcome("t", 0, 1, batch.stop, ()))
     assert own.killer == killer
     assert deaths <= 12
+
+
+def test_a_failure_that_only_the_dead_worker_knew_is_open_again() -> None:
+    own = Owned("t", 0, 1, "id", 10)
+    own.learn(Progress(done=20, open={12, 15, 20}, suspects={20}))
+    assert (own.frontier, own.holes) == (20, (12, 15))
+    assert own.position == 12

@@ -53,7 +53,7 @@ def test_the_log_of_strands_tells_done_from_begun(tmp_path: Path) -> None:
     pages.ended(record(0, 12), done=False)
     pages.ended(record(1, 0), done=True)
     assert journal.read(path) == {
-        1: {0: Progress(10, finished={11}, suspects={10, 13}), 1: Progress(0, finished={0})},
+        1: {0: Progress(10, open={12}, finished={11}, suspects={10, 13}), 1: Progress(0, finished={0})},
     }
 
 
