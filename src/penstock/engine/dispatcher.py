@@ -17,6 +17,7 @@ from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
 
 if TYPE_CHECKING:
     from penstock.engine.flow import Flow
+    from penstock.engine.planning import Planned
 
 _WATCH_EVERY = 1.0
 _KEEP_WARM = 45.0
@@ -90,7 +91,7 @@ class Dispatcher:
                         self._move(flow, self._hot_lanes(flow))
                 self._lock.notify_all()
 
-    def _hot_lanes(self, flow: Flow) -> list[Lane]:
+    def _hot_lanes(self, flow: Planned) -> list[Lane]:
         """Those that are warm already; the flow stays at home as long as there is none."""
         warm = [lane for lane in self.lanes.values() if lane.role == "hot" and lane.warm.is_set()]
         return warm or [self.lanes[name] for name in flow.home]
@@ -141,7 +142,7 @@ class Dispatcher:
                     lane.closings.append(flow.closing_unit(self.new_unit()))
             self._lock.notify_all()
 
-    def wake(self, flow: Flow) -> None:
+    def wake(self, flow: Planned) -> None:
         """A cold flow has something to do: at home if the lane is free, else by an express window until the home
         lane's next one."""
         with self._lock:
@@ -157,13 +158,13 @@ class Dispatcher:
                 self._move(flow, [self.lanes[name] for name in flow.home])
             self._lock.notify_all()
 
-    def heat(self, flow: Flow, *, hot: bool) -> None:
+    def heat(self, flow: Planned, *, hot: bool) -> None:
         """Move a flow to the lanes for heavy work, or home again."""
         with self._lock:
             self._move(flow, self._hot_lanes(flow) if hot else [self.lanes[name] for name in flow.home])
             self._lock.notify_all()
 
-    def quarantine(self, flow: Flow) -> None:
+    def quarantine(self, flow: Planned) -> None:
         """A worker died over this flow: part of it runs alone for a while."""
         with self._lock:
             lane = next((lane for lane in self.lanes.values() if lane.role == "quarantine"), None)
@@ -195,7 +196,7 @@ class Dispatcher:
             key=lambda lane: (lane.busy_until is not None, len(lane.flows)),
         )
 
-    def _move(self, flow: Flow, lanes: Iterable[Lane]) -> None:
+    def _move(self, flow: Planned, lanes: Iterable[Lane]) -> None:
         chosen = list(lanes)
         for lane in chosen:
             lane.flows.add(flow.name)
@@ -205,7 +206,7 @@ class Dispatcher:
                 lane.flows.discard(flow.name)
         flow.lanes = tuple(lane.lane for lane in chosen)
 
-    def ready(self, flow: Flow) -> None:
+    def ready(self, flow: Planned) -> None:
         """The flow has settled and committed; its partitions may be planned again."""
         with self._lock:
             if flow.express_seconds is not None and not flow.busy:

@@ -25,15 +25,12 @@ from penstock.engine.settling import Settling
 from penstock.engine.stateless import Stateless
 from penstock.engine.surround import Surround
 from penstock.engine.units import Loss, Units
-from penstock.engine.warmth import Temperature
 from penstock.kafka.member import CommitRefused
 from penstock.worker.journal import Progress
 from penstock.worker.protocol import Blueprint, Partition, UnitOutcome
 
 log = structlog.get_logger("penstock.pipeline")
 
-_HOT_LAG = 20_000
-"""Records behind at which a pipeline gets lanes of its own from the start."""
 _SHORT = 0.25
 """How often a member with units under way looks for rebalances; outcomes wake it at once."""
 
@@ -42,9 +39,7 @@ class Flow(Planned):
     """One thread per pipeline owns its group member; lanes plan units from it under its lock."""
 
     def __init__(self, spec: PipelineSpec, blueprint: Blueprint, around: Surround, *, pinned: bool) -> None:
-        super().__init__(spec, blueprint, cold_after=around.cold_after)
-        self.around = around
-        self.pinned = pinned
+        super().__init__(spec, blueprint, around, pinned=pinned)
         self.parallelism = spec.options.parallelism or 1
         self.books = Books()
         self.state: State = "starting"
@@ -294,54 +289,6 @@ class Flow(Planned):
             self._outage.fail()
             self.say("waiting", f"its worker process dies: {loss.reason}")
         self.around.dispatcher.ready(self)
-
-    # -- temperature -----------------------------------------------------------------------
-
-    def _set_temperature(self, temperature: Temperature) -> None:
-        self.warmth.become(temperature)
-        self.around.dispatcher.heat(self, hot=temperature == "hot")
-
-    def _arrived(self) -> None:
-        """New partitions have their positions."""
-        self.around.metrics.rebalances.labels(self.name, "assigned").inc()
-        with self.lock:
-            lag = self.membership.lag()
-        if lag >= _HOT_LAG and not self.pinned:
-            self.warmth.touch()
-            self._set_temperature("hot")
-        elif lag:
-            self._rung()
-        elif self.warmth.is_cold:
-            self._watch()
-        self.around.dispatcher.ready(self)
-
-    def _cool_down(self) -> None:
-        """Nothing for a while and nothing open: sleep until the doorbell rings."""
-        if self.warmth.is_cold or not self.units.none_open or not self.warmth.is_idle:
-            return
-        with self.lock:
-            owned = self.membership.owned.values()
-            if any(not own.at_end or own.holes or own.unit is not None or own.careful for own in owned):
-                return
-            self.warmth.become("cold")
-        self._watch()
-
-    def _watch(self) -> None:
-        with self.lock:
-            cursors = {own.key: own.frontier for own in self.membership.owned.values()}
-        if cursors:
-            self.around.doorbell.watch(self.name, cursors, self._rung)
-
-    def _rung(self) -> None:
-        """Something has arrived; called by the doorbell's thread too."""
-        self.around.doorbell.leave(self.name)
-        self.warmth.touch()
-        with self.lock:
-            asleep = self.warmth.is_cold
-            if asleep:
-                self.warmth.become("warm")
-        if asleep:
-            self.around.dispatcher.wake(self)
 
     # -- revoking and ending ---------------------------------------------------------------
 

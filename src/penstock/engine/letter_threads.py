@@ -6,6 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -27,7 +28,7 @@ T = TypeVar("T")
 Say = Callable[[str | None], None]
 
 
-class _Beside(threading.Thread):
+class _Beside(threading.Thread, ABC):
     """Works with the store until it is told to end; while the store is away, it says so and waits."""
 
     def __init__(self, name: str, say: Say) -> None:
@@ -52,8 +53,9 @@ class _Beside(threading.Thread):
             log.exception("replay fails")
             self.error = error
 
+    @abstractmethod
     def _work(self) -> None:
-        raise NotImplementedError
+        """What the thread is for."""
 
     def _durably(self, act: Callable[[], T]) -> T | None:
         """None: given up."""

@@ -1,10 +1,11 @@
-"""Planning: which of a pipeline's partitions go into a lane's next window, and within which limits."""
+"""Planning: where a pipeline runs, which of its partitions go into a lane's next window, and within which limits."""
 
 from __future__ import annotations
 
 import pickle
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from penstock.config.spec import PipelineSpec
@@ -13,10 +14,13 @@ from penstock.engine.control import Wanted
 from penstock.engine.ledger import Owned
 from penstock.engine.membership import Membership
 from penstock.engine.pulse import Pulse
+from penstock.engine.surround import Surround
 from penstock.engine.units import Units
 from penstock.engine.warmth import Temperature, Warmth
 from penstock.worker.protocol import Blueprint, UnitRequest
 
+_HOT_LAG = 20_000
+"""Records behind at which a pipeline gets lanes of its own from the start."""
 _SOON = 0.5
 """Seconds before its retry is due that a partition is planned again: the unit waits for it, the next one might be late.
 """
@@ -24,7 +28,7 @@ _FEW = 2_000
 """Events of one careful unit at most."""
 
 
-class Planned:
+class Planned(ABC):
     """What lanes and the dispatcher ask of a flow; they come from other threads and take its lock."""
 
     membership: Membership
@@ -32,23 +36,25 @@ class Planned:
     wanted: Wanted
     pulse: Pulse
 
-    def __init__(self, spec: PipelineSpec, blueprint: Blueprint, *, cold_after: float) -> None:
+    def __init__(self, spec: PipelineSpec, blueprint: Blueprint, around: Surround, *, pinned: bool) -> None:
         self.spec = spec
         self.name = spec.name
+        self.around = around
+        self.pinned = pinned
         self.lock = threading.RLock()
         self.home: tuple[str, ...] = ()
         self.lanes: tuple[str, ...] = ()
         self.express_seconds: float | None = None
-        self.warmth = Warmth(cold_after)
+        self.warmth = Warmth(around.cold_after)
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
         # Unique over removals and additions: executors keep what they built by name and generation.
         self._generation = time.time_ns()
         self._outage = Backoff()
 
     @property
+    @abstractmethod
     def leaves(self) -> bool:
         """True: finish what is under way and leave the group."""
-        raise NotImplementedError
 
     @property
     def not_before(self) -> float:
@@ -143,3 +149,51 @@ class Planned:
 
     def closing_unit(self, unit: int) -> UnitRequest:
         return UnitRequest(unit, self.name, self._generation, b"", [], 0.0, 0, closing=True)
+
+    # -- temperature -----------------------------------------------------------------------
+
+    def _set_temperature(self, temperature: Temperature) -> None:
+        self.warmth.become(temperature)
+        self.around.dispatcher.heat(self, hot=temperature == "hot")
+
+    def _arrived(self) -> None:
+        """New partitions have their positions."""
+        self.around.metrics.rebalances.labels(self.name, "assigned").inc()
+        with self.lock:
+            lag = self.membership.lag()
+        if lag >= _HOT_LAG and not self.pinned:
+            self.warmth.touch()
+            self._set_temperature("hot")
+        elif lag:
+            self._rung()
+        elif self.warmth.is_cold:
+            self._watch()
+        self.around.dispatcher.ready(self)
+
+    def _cool_down(self) -> None:
+        """Nothing for a while and nothing open: sleep until the doorbell rings."""
+        if self.warmth.is_cold or not self.units.none_open or not self.warmth.is_idle:
+            return
+        with self.lock:
+            owned = self.membership.owned.values()
+            if any(not own.at_end or own.holes or own.unit is not None or own.careful for own in owned):
+                return
+            self.warmth.become("cold")
+        self._watch()
+
+    def _watch(self) -> None:
+        with self.lock:
+            cursors = {own.key: own.frontier for own in self.membership.owned.values()}
+        if cursors:
+            self.around.doorbell.watch(self.name, cursors, self._rung)
+
+    def _rung(self) -> None:
+        """Something has arrived; called by the doorbell's thread too."""
+        self.around.doorbell.leave(self.name)
+        self.warmth.touch()
+        with self.lock:
+            asleep = self.warmth.is_cold
+            if asleep:
+                self.warmth.become("warm")
+        if asleep:
+            self.around.dispatcher.wake(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from typing import Any
 
 from penstock.config.spec import PipelineSpec
@@ -45,8 +46,9 @@ class Inline(Acting):
                 kept.append(item)
         return kept
 
+    @abstractmethod
     def _go(self, items: list[Item]) -> None:
-        raise NotImplementedError
+        """Work on these items, which have nothing to wait for."""
 
     def wake(self) -> None:
         while not (self.deadline.expired or self.tally.full) and (line := self._parking.take_due(time.monotonic())):
