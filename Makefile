@@ -7,7 +7,7 @@ UV := .cache/uv/bin/uv
 BIN := .venv/bin
 export PYTHONPATH :=
 
-.PHONY: help setup setup-dev demo test test-faults soak check fmt lock lock-check types docs bench clean
+.PHONY: help setup setup-dev setup-datahub demo test test-faults soak check fmt lock lock-check types docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -20,23 +20,29 @@ $(UV): requirements/uv.txt
 
 # uv rebuilds pyspark (an sdist) for every environment unless it installs from its cache: try that first.
 define install
-	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) .venv
-	@echo "installing $(1) into .venv"
-	@$(UV) pip install --quiet --offline --require-hashes -r $(1) 2>/dev/null || $(UV) pip install --quiet --require-hashes -r $(1)
-	@$(UV) pip install --quiet --offline --no-deps --no-build-isolation -e . 2>/dev/null || $(UV) pip install --quiet --no-deps -e .
+	@test -x $(2)/bin/python || $(UV) venv --quiet --python $(PYTHON) $(2)
+	@echo "installing $(1) into $(2)"
+	@$(UV) pip install --python $(2) --quiet --offline --require-hashes -r $(1) 2>/dev/null || $(UV) pip install --python $(2) --quiet --require-hashes -r $(1)
+	@$(UV) pip install --python $(2) --quiet --offline --no-deps --no-build-isolation -e . 2>/dev/null || $(UV) pip install --python $(2) --quiet --no-deps -e .
 endef
 
 .cache/stamps/run: $(UV) requirements/run.txt pyproject.toml
-	$(call install,requirements/run.txt)
+	$(call install,requirements/run.txt,.venv)
 	@mkdir -p .cache/stamps && touch $@
 
 .cache/stamps/dev: $(UV) requirements/dev.txt pyproject.toml
-	$(call install,requirements/dev.txt)
+	$(call install,requirements/dev.txt,.venv)
 	@mkdir -p .cache/stamps && touch $@ .cache/stamps/run
+
+.cache/stamps/datahub: $(UV) requirements/datahub.txt pyproject.toml
+	$(call install,requirements/datahub.txt,.cache/datahub)
+	@mkdir -p .cache/stamps && touch $@
 
 setup: .cache/stamps/run ## Make .venv with Penstock in it; the command is then .venv/bin/penstock
 
 setup-dev: .cache/stamps/dev ## Make .venv with the test and check tools too
+
+setup-datahub: .cache/stamps/datahub ## Make .cache/datahub, an environment with penstock[datahub] in it, which tests use
 
 demo: setup ## Run three pipelines on the embedded broker and watch them (ARGS="--seconds 20" ends it)
 	@$(BIN)/penstock demo $(ARGS)
@@ -66,13 +72,15 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 lock: $(UV) ## Make the hash-pinned locks anew from pyproject.toml
 	@$(COMPILE) $(ARGS) pyproject.toml -o requirements/run.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --group test --group check -o requirements/dev.txt
+	@$(COMPILE) $(ARGS) pyproject.toml --extra datahub -c requirements/run.txt -o requirements/datahub.txt
 
 lock-check: $(UV) ## The locks still satisfy pyproject.toml and hold no addresses
 	@! grep -nE 'https?://|--index-url|--find-links' requirements/*.txt
 	@mkdir -p .cache/lock
-	@cp requirements/run.txt requirements/dev.txt .cache/lock/
+	@cp requirements/run.txt requirements/dev.txt requirements/datahub.txt .cache/lock/
 	@$(COMPILE) pyproject.toml -o .cache/lock/run.txt && diff -q requirements/run.txt .cache/lock/run.txt
 	@$(COMPILE) pyproject.toml --group test --group check -o .cache/lock/dev.txt && diff -q requirements/dev.txt .cache/lock/dev.txt
+	@$(COMPILE) pyproject.toml --extra datahub -c requirements/run.txt -o .cache/lock/datahub.txt && diff -q requirements/datahub.txt .cache/lock/datahub.txt
 
 docs: setup-dev ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -81,4 +89,4 @@ bench: setup-dev ## Measure against the bars; results go to bench/results
 	@$(BIN)/python -m bench $(ARGS)
 
 clean: ## Remove what make made (not .cache/kafka and other downloads)
-	@rm -rf .venv .cache/stamps .cache/site .cache/lock site dist .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf .venv .cache/stamps .cache/datahub .cache/site .cache/lock site dist .mypy_cache .ruff_cache .pytest_cache
