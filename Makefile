@@ -73,9 +73,10 @@ lock: $(UV) ## Make the hash-pinned locks anew from pyproject.toml
 	@$(COMPILE) $(ARGS) pyproject.toml -o requirements/run.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --group test --group check -o requirements/dev.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --extra datahub -c requirements/run.txt -o requirements/datahub.txt
+	@$(COMPILE) $(ARGS) bench/datahub/requirements.in -o bench/datahub/requirements.txt
 
 lock-check: $(UV) ## The locks still satisfy pyproject.toml and hold no addresses
-	@! grep -nE 'https?://|--index-url|--find-links' requirements/*.txt
+	@! grep -nE 'https?://|--index-url|--find-links' requirements/*.txt bench/datahub/requirements.txt
 	@mkdir -p .cache/lock
 	@cp requirements/run.txt requirements/dev.txt requirements/datahub.txt .cache/lock/
 	@$(COMPILE) pyproject.toml -o .cache/lock/run.txt && diff -q requirements/run.txt .cache/lock/run.txt

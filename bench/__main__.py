@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.support.children import CHILDREN
 
+from bench.datahub import compare
 from bench.engine import drain, latency, many, replay, start, work
 from bench.engine.rig import Rig
 from bench.machine import facts
@@ -26,6 +27,7 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "parallel": work.parallel,
     "poison": work.poison,
     "takeover": work.takeover,
+    "datahub": compare.datahub,
 }
 """In the order in which they run; each gets a broker of its own."""
 
@@ -44,6 +46,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--letters", type=int, default=50_000, help="dead letters of the replay")
     parser.add_argument("--pipelines", type=int, default=100, help="pipelines of the warm run")
     parser.add_argument("--cold-pipelines", type=int, default=200, help="pipelines of the cold run")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of the comparison with DataHub Actions")
+    parser.add_argument("--cases", nargs="*", help="only its cases whose names contain one of these; `latency` too")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     given = parser.parse_args()
     unknown = set(given.names) - set(BENCHES)

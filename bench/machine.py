@@ -24,7 +24,7 @@ def facts() -> dict[str, Any]:
     """Everything a reader needs to judge the figures."""
     return {
         "commit": _output("git", "rev-parse", "--short", "HEAD"),
-        "clean": not _output("git", "status", "--porcelain", "--", "src", "bench/engine"),
+        "clean": not _output("git", "status", "--porcelain", "--", "src", "bench/engine", "bench/datahub"),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(psutil.virtual_memory().total / 2**30),
         "system": f"{platform.system()} {platform.machine()}",

@@ -66,6 +66,16 @@ class Seen:
                 found.append(list(SAMPLE.iter_unpack(raw[: len(raw) // SAMPLE.size * SAMPLE.size])))
         return found
 
+    def between(self, begin_ns: int, end_ns: int) -> tuple[int, float]:
+        """Events counted between two moments, over all processes, and the seconds between the samples that say so."""
+        events, first, last = 0, end_ns, begin_ns
+        for samples in self._samples():
+            inside = [(at, count) for at, count in samples if begin_ns <= at <= end_ns]
+            if inside:
+                events += inside[-1][1] - inside[0][1]
+                first, last = min(first, inside[0][0]), max(last, inside[-1][0])
+        return events, max(0, last - first) / 1e9
+
     def span(self, before: int = 0) -> tuple[int, float]:
         """Events and the seconds they took, from the sample at which `before` events were seen, over all processes."""
         steps: list[tuple[int, int]] = []

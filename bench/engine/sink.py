@@ -20,7 +20,8 @@ SAMPLE = struct.Struct("<qq")
 
 _clock = time.time_ns
 _pairs: list[tuple[int, int, int, int]] = []
-_note = _pairs.append
+note = _pairs.append
+"""Keeps four whole numbers, as `PAIR` writes them."""
 _seen = 0
 
 
@@ -28,7 +29,7 @@ def timed(event: Any) -> None:
     """Note when the event was produced and that it is acted on now."""
     now = _clock()
     value = event.value
-    _note((value["t"], event.timestamp * 1_000_000, now, value["n"]))
+    note((value["t"], event.timestamp * 1_000_000, now, value["n"]))
 
 
 def counted(event: Any) -> None:  # noqa: ARG001 - a no-op action

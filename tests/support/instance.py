@@ -27,7 +27,13 @@ class PenstockProcess:
     """One instance. Standard output and the log (standard error) go to files of their own under `folder`."""
 
     def __init__(
-        self, args: Sequence[str | Path], *, folder: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        args: Sequence[str | Path],
+        *,
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        executable: Path = PENSTOCK,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.args = [str(arg) for arg in args]
@@ -40,6 +46,7 @@ class PenstockProcess:
         own = {"PENSTOCK_HOME": str(self.home), "PENSTOCK_HTTP_PORT": str(self.http_port)}
         self._env = clean | {"PYTHONUNBUFFERED": "1"} | own | dict(env or {})
         self._cwd = cwd or folder
+        self._executable = executable
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
@@ -48,7 +55,7 @@ class PenstockProcess:
             prepared_home(self.home)
         with self.stdout_file.open("ab") as out, self.log_file.open("ab") as log:
             self._process = CHILDREN.spawn(
-                [str(PENSTOCK), *self.args],
+                [str(self._executable), *self.args],
                 name=f"penstock {' '.join(self.args[:2])}",
                 output=log,
                 stdout=out,

@@ -1,0 +1,1 @@
+"""Penstock beside DataHub Actions: the same topics, the same machine, the same run."""
