@@ -57,7 +57,7 @@ def _class(module: str, name: str) -> dict[str, Any]:
     return {"type": f"{module}:{name}"}
 
 
-_changed, _logged, _marked = (_class(_PLUGIN, name) for name in ("Changed", "Logged", "Marked"))
+_changed, _logged, _marked, _timed = (_class(_PLUGIN, name) for name in ("Changed", "Logged", "Marked", "Timed"))
 _late = {"enable_mcl_pre_deserialization_filter": False}
 
 CASES = [
@@ -77,8 +77,8 @@ CASES = [
 ]
 """In the order of a round: sides alternate, and the first of the peer's runs comes once more at the end (A/A)."""
 
-WAITING: dict[Side, Case] = {
-    side: Case(name=f"latency, {side}", side=side, topic=f"PlatformEvent_{side}", action=_class(_PLUGIN, "Timed"))
-    for side in ("peer", "penstock")
-}
-"""For latency, start and memory: the same plug-in class on both sides, each with a topic of its own."""
+WAITING = [
+    Case(name="latency, peer", side="peer", topic="latency-peer", action=_timed),
+    Case(name="latency, penstock", side="penstock", topic="latency-penstock", action=_timed),
+]
+"""For latency, start and memory: the same plug-in class on both sides, each with topics of its own."""

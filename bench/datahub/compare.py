@@ -23,14 +23,18 @@ def datahub(rig: Rig, options: Namespace) -> list[Result]:
     """DataHub Actions beside Penstock: entity changes, metadata change logs, rejected ones, latency, start, memory."""
     seconds = options.seconds
     found = Figures()
-    chosen = [case for case in CASES if not options.cases or any(part in case.name for part in options.cases)]
+    drains, waits = _chosen(CASES, options.cases), _chosen(WAITING, options.cases)
     with Ground(rig, logs=int(75_000 * seconds), changes=int(150_000 * seconds)) as ground:
         for number in range(options.rounds):
-            for case in chosen:
+            for case in drains:
                 _drain(ground, case, seconds, found)
-            for side, case in WAITING.items() if not options.cases or "latency" in options.cases else ():
-                found.waits[side].append(_latency(ground, case, seconds, number, found))
+            for case in waits:
+                found.waits[case.side].append(_latency(ground, case, seconds, number, found))
     return found.results()
+
+
+def _chosen(cases: list[Case], parts: list[str] | None) -> list[Case]:
+    return [case for case in cases if not parts or any(part in case.name for part in parts)]
 
 
 def _drain(ground: Ground, case: Case, seconds: float, found: Figures) -> None:
@@ -79,7 +83,7 @@ def _unproven(ground: Ground, case: Case, seen: Seen, group: str) -> list[str]:
 
 
 def _latency(ground: Ground, case: Case, seconds: float, number: int, found: Figures) -> dict[str, float]:
-    topic = f"{case.topic.replace('[', '_').replace(']', '')}_{number}"
+    topic = f"{case.topic}_{number}"
     ground.rig.broker.create_topic(topic, 4)
     ground.produce("pace", topic, rate=1, seconds=1)
     process, seen, _ = ground.prepared(Case(name=case.name, side=case.side, topic=topic, action=case.action))
