@@ -181,7 +181,7 @@ class TestPipeline:
         self.spec = pipeline if isinstance(pipeline, PipelineSpec) else _load(pipeline)
         self._source = _Source()
         self._offsets: dict[tuple[str, int], int] = {}
-        folder = str(Path(self.spec.origin).parent) if self.spec.origin else None
+        folder = self.spec.folder
         ctx = PipelineContext(self.spec.name, None, self._source, folder=folder, source=self.spec.source.config)
         self._decoded_here = (self.spec.source.config.format or "json") in _DECODED_HERE
         self._as_decoded = _AsDecoded()

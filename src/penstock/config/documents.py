@@ -19,6 +19,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from penstock.config.problems import Path as KeyPath
 from penstock.config.problems import Problem, dotted
+from penstock.config.remote import fetch, is_url, suffix_of
+from penstock.core.secrets import mask_url
 
 _MOST_VALUES = 100_000
 """Aliases can make a small file enormous; no honest configuration comes near this."""
@@ -34,10 +36,18 @@ class Document:
     tree: Any = None
     """The same data as the YAML parser's own containers, which hold positions."""
     first_line: int = 1
+    text: str = field(default="", repr=False)
+    """All of the file, as written."""
 
     @property
     def folder(self) -> Path:
-        return Path(self.file).resolve().parent
+        """Where relative paths begin; what came over the network has no folder of its own."""
+        return Path.cwd() if is_url(self.file) else Path(self.file).resolve().parent
+
+    @property
+    def origin(self) -> str:
+        """The file or address for good, wherever the process goes."""
+        return self.file if is_url(self.file) else str(Path(self.file).resolve())
 
     def place(self, path: KeyPath) -> tuple[int | None, int | None]:
         """Line and column (from 1) of the deepest key of `path` that is in the document."""
@@ -68,17 +78,17 @@ class Reading:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_documents(file: Path) -> Reading:
-    """Read a file; empty documents are left out."""
-    name = str(file)
+def read_documents(file: Path | str) -> Reading:
+    """Read a file or address; empty documents are left out."""
+    name = mask_url(str(file))
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        text = fetch(str(file)) if is_url(str(file)) else Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         return Reading([], [Problem(file=name, message=f"is not UTF-8 text (byte {error.start})")])
     except OSError as error:
         return Reading([], [Problem(file=name, message=f"cannot be read: {error.strerror or type(error).__name__}")])
     parsers: dict[str, Callable[[str, str], Reading]] = {".json": _json, ".toml": _toml}
-    reading = parsers.get(file.suffix.lower(), _yaml)(name, text)
+    reading = parsers.get(suffix_of(name), _yaml)(name, text)
     if not reading.documents and not reading.problems:
         reading.problems.append(Problem(file=name, line=1, column=1, message="is empty"))
     return reading
@@ -88,7 +98,7 @@ def _yaml(file: str, text: str) -> Reading:
     reading = Reading()
     try:
         for tree, line in _trees(text):
-            reading.documents.append(Document(file, _Plain().of(tree), tree, line))
+            reading.documents.append(Document(file, _Plain().of(tree), tree, line, text))
     except MarkedYAMLError as error:
         reading.problems.append(_yaml_problem(file, error))
     except (YAMLError, ValueError) as error:
@@ -106,14 +116,11 @@ def _trees(text: str, version: str | None = None) -> Iterator[tuple[Any, int]]:
 
 def as_yaml_1_1(document: Document) -> Any:
     """The document's data as YAML 1.1 parsers read it, to whom `yes` and `on` are no texts."""
-    if Path(document.file).suffix.lower() not in (".yml", ".yaml"):
-        return document.data
     try:
-        text = Path(document.file).read_text(encoding="utf-8-sig")
-        for tree, line in _trees(text, "1.1"):
+        for tree, line in _trees(document.text, "1.1"):
             if line == document.first_line:
                 return _Plain().of(tree)
-    except (OSError, YAMLError, ValueError):
+    except (YAMLError, ValueError):
         pass
     return document.data
 

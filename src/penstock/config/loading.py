@@ -15,6 +15,7 @@ from penstock.config.documents import Document, as_yaml_1_1, read_documents
 from penstock.config.expansion import expand_document
 from penstock.config.problems import InvalidConfigError, Problem
 from penstock.config.problems import Path as KeyPath
+from penstock.config.remote import is_url, suffix_of
 from penstock.config.source import MANAGED_PROPERTIES
 from penstock.config.spec import PipelineSpec
 from penstock.config.translation import problems_of
@@ -47,10 +48,10 @@ class Loaded:
 
 
 def load(paths: Sequence[Path | str], environ: MutableMapping[str, str] | None = None) -> Loaded:
-    """Load files and directories; one that is bad never stops the others."""
+    """Load files, directories and addresses; one that is bad never stops the others."""
     loaded = Loaded()
     variables = os.environ if environ is None else environ
-    seen: set[Path] = set()
+    seen: set[Path | str] = set()
     for file in _files(paths, loaded):
         identity = _identity(file)
         if identity not in seen:
@@ -59,15 +60,21 @@ def load(paths: Sequence[Path | str], environ: MutableMapping[str, str] | None =
     return loaded
 
 
-def _identity(file: Path) -> Path:
+def _identity(file: Path | str) -> Path | str:
+    if isinstance(file, str):
+        return file
     try:
         return file.resolve()
     except (OSError, RuntimeError):  # a link that leads to itself; reading it says so
         return file.absolute()
 
 
-def _files(paths: Sequence[Path | str], loaded: Loaded) -> Iterator[Path]:
+def _files(paths: Sequence[Path | str], loaded: Loaded) -> Iterator[Path | str]:
+    """Paths, and addresses as texts."""
     for given in paths:
+        if isinstance(given, str) and is_url(given):
+            yield given
+            continue
         path = Path(given)
         if not path.is_dir():
             yield path
@@ -88,8 +95,8 @@ def _is_pipeline_file(name: str) -> bool:
     return name.endswith((".yml", ".yaml"))
 
 
-def _load_file(file: Path, environ: MutableMapping[str, str], loaded: Loaded) -> None:
-    if file.suffix.lower() not in _SUFFIXES:
+def _load_file(file: Path | str, environ: MutableMapping[str, str], loaded: Loaded) -> None:
+    if isinstance(file, Path) and suffix_of(file.name) not in _SUFFIXES:
         allowed = ", ".join(_SUFFIXES)
         problem = Problem(
             file=str(file), message="is not a pipeline file", allowed=_SUFFIXES, hint=f"allowed: {allowed}"
@@ -161,9 +168,7 @@ def _build(
         raise InvalidConfigError(sorted(problems, key=lambda problem: problem.line or 0))
     warnings = [document.problem(path, message, hint=hint) for path, message, hint in compiled.warnings]
     warnings += _managed(document, compiled.data)
-    return compiled.finish(spec).with_origin(str(Path(document.file).resolve())).with_secrets(
-        expanded.secrets
-    ), warnings
+    return compiled.finish(spec).with_origin(document.origin).with_secrets(expanded.secrets), warnings
 
 
 def _managed(document: Document, data: dict[str, Any]) -> Iterator[Problem]:

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable
 from datetime import date
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from penstock.config.model import Model, ProblemAt
 from penstock.core.clock import parse_time
 from penstock.core.durations import Duration
+from penstock.core.secrets import mask_url
 
 Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows"]
 StartPosition = Literal["earliest", "latest"] | int
@@ -112,6 +114,15 @@ class ConnectionSpec(Model):
             if colon and not host.endswith("]") and (not name or not port.isdecimal() or not 0 < int(port) < 65536):
                 raise ValueError(f"a comma list of host:port is wanted, not {host!r}")
         return ",".join(hosts)
+
+    @field_validator("schema_registry_url")
+    @classmethod
+    def _addresses_of_registries(cls, urls: str | None) -> str | None:
+        for url in (urls or "").split(",") if urls else ():
+            parts = urlsplit(url.strip())
+            if parts.scheme not in ("http", "https", "mock") or not parts.netloc:
+                raise ValueError(f"a URL like http://localhost:8081 is wanted, not {mask_url(url)!r}")
+        return urls
 
     @field_validator("consumer_config")
     @classmethod

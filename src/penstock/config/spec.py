@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import orjson
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from penstock.config.model import Model, ProblemAt
+from penstock.config.remote import is_url
 from penstock.config.source import ConnectionSpec, Format, KafkaSourceConfig, SourceSpec, StartPosition, check_topic
 from penstock.core.durations import Duration, Rate
 from penstock.core.secrets import find_secrets, masked
@@ -63,7 +65,8 @@ _EXCEPTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _LONGEST = 86_400.0
 """No event is waited for longer than a day: it would hold its partition, and a mistake in the unit is likelier."""
 _REVOKE_MARGIN = 10.0
-"""Seconds that a revoke may take beyond `drain_timeout`: cancelling, settling, committing."""
+"""Seconds that a revoke may take beyond `drain_timeout`: cancelling, settling, committing; of a short poll interval, a
+quarter."""
 
 
 class StepSpec(Model):
@@ -271,11 +274,12 @@ class PipelineSpec(Model):
     @model_validator(mode="after")
     def _drains_before_eviction(self) -> Self:
         limit = self.source.config.max_poll_interval
-        if self.options.drain_timeout + _REVOKE_MARGIN >= limit:
+        margin = _REVOKE_MARGIN if limit >= 3 * _REVOKE_MARGIN else limit / 4
+        if self.options.drain_timeout + margin >= limit:
             raise ProblemAt(
                 ["options", "drain_timeout"],
                 f"{self.options.drain_timeout:g} s is too long for max.poll.interval.ms, which is {limit:g} s",
-                hint=f"it must stay more than {_REVOKE_MARGIN:g} s below",
+                hint=f"it must stay more than {margin:g} s below",
             )
         return self
 
@@ -294,8 +298,13 @@ class PipelineSpec(Model):
 
     @property
     def origin(self) -> str | None:
-        """The file this spec was read from."""
+        """The file or address this spec was read from."""
         return self._origin
+
+    @property
+    def folder(self) -> str | None:
+        """The folder of its file, where relative paths and modules are looked up first."""
+        return None if self._origin is None or is_url(self._origin) else str(Path(self._origin).parent)
 
     def with_origin(self, origin: str | None) -> PipelineSpec:
         """The same spec, knowing its file."""

@@ -27,7 +27,7 @@ def load_object(path: str, folder: str | None = None) -> object:
     place, names = _split(path)
     with _lock:
         for extra in (folder, str(Path.cwd())):
-            _make_importable(extra)
+            make_importable(extra)
         module = _load_file(path, place, folder) if place.endswith(".py") else _load_module(path, place, folder)
     return _attribute(path, module, names)
 
@@ -98,7 +98,7 @@ def _split(path: str) -> tuple[str, list[str]]:
     return place, names.split(".")
 
 
-def _make_importable(folder: str | None) -> None:
+def make_importable(folder: str | None) -> None:
     """Appended, never put first: a file of the user's must not hide an installed package."""
     if folder is None:
         return
@@ -139,7 +139,7 @@ def _load_file(path: str, place: str, folder: str | None) -> ModuleType:
     for candidate in candidates:
         if candidate.is_file():
             file = candidate.resolve()
-            _make_importable(str(file.parent))
+            make_importable(str(file.parent))
             return _execute(path, file)
     looked = [str(candidate.absolute()) for candidate in candidates]
     raise PluginError(f"`{path}`: there is no such file; looked at {', '.join(looked)}", received=path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from penstock.act.registry import action_class
 from penstock.config.spec import PipelineSpec
 from penstock.kafka.client import KafkaClientConfig
@@ -11,13 +9,9 @@ from penstock.worker.protocol import Blueprint
 
 
 def blueprint_of(spec: PipelineSpec, client: KafkaClientConfig | None = None) -> Blueprint:
-    return Blueprint(spec, client or KafkaClientConfig.of(spec.source.config.connection), _folder(spec))
+    return Blueprint(spec, client or KafkaClientConfig.of(spec.source.config.connection), spec.folder)
 
 
 def parallel_safe(spec: PipelineSpec) -> bool:
     """Whether the action may run in several objects at once without being asked to."""
-    return bool(getattr(action_class(spec.action.type, spec.action.config, _folder(spec)), "parallel_safe", False))
-
-
-def _folder(spec: PipelineSpec) -> str | None:
-    return str(Path(spec.origin).resolve().parent) if spec.origin else None
+    return bool(getattr(action_class(spec.action.type, spec.action.config, spec.folder), "parallel_safe", False))

@@ -17,11 +17,13 @@ from penstock.core.errors import ConfigError, PluginError
 from penstock.core.loading import load_object
 from penstock.core.secrets import Secret
 from penstock.kafka.errors import kafka_error
-from penstock.kafka.properties import CONSUMER_ONLY, DECIDED_HERE, PRODUCER_ONLY, env_properties
+from penstock.kafka.properties import CONSUMER_ONLY, DECIDED_HERE, PRODUCER_ONLY
 from penstock.kafka.security import to_librdkafka
 
 _log = logging.getLogger("penstock.kafka")
 
+_SESSION = 45_000
+"""librdkafka's own session timeout, in milliseconds."""
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -35,11 +37,9 @@ class KafkaClientConfig:
     """What was left out or overridden, one sentence each."""
 
     @classmethod
-    def of(cls, connection: ConnectionSpec, environ: Mapping[str, str] | None = None) -> KafkaClientConfig:
-        """Build it from a connection; `environ` adds DataHub's `KAFKA_PROPERTIES_*`, which the connection overrides."""
+    def of(cls, connection: ConnectionSpec) -> KafkaClientConfig:
+        """Build it from a connection, in which a dialect has put what its environment says."""
         given = {k: _text(v) for k, v in connection.consumer_config.items() if v is not None}
-        if environ is not None:
-            given = env_properties(environ) | given
         properties, warnings = to_librdkafka(given)
         for name, why in DECIDED_HERE.items():
             if properties.pop(name, None) is not None:
@@ -61,7 +61,11 @@ class KafkaClientConfig:
 
     def consumer(self, overrides: Mapping[str, Any] = _NONE) -> dict[str, Any]:
         """Settings for a consumer; never commits by itself unless the overrides say so."""
-        base = {"enable.auto.commit": False, "enable.auto.offset.store": False}
+        base: dict[str, Any] = {"enable.auto.commit": False, "enable.auto.offset.store": False}
+        limit = dict(self.properties).get("max.poll.interval.ms", "")
+        if limit.isdecimal() and int(limit) < _SESSION:
+            # The client refuses a poll interval below the session timeout, and its default of that is long.
+            base["session.timeout.ms"] = limit
         return self._client(PRODUCER_ONLY, base, overrides)
 
     def producer(self, overrides: Mapping[str, Any] = _NONE) -> dict[str, Any]:

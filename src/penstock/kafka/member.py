@@ -113,15 +113,17 @@ class Member:
         self._rebalancing = False
         self.last_error: str | None = None
         self.fatal: ConfigError | None = None
-        settings = {
-            "session.timeout.ms": int(session_timeout * 1000),
-            "heartbeat.interval.ms": max(500, int(session_timeout * 1000 / 4)),
-            "client.id": client_id,
-        }
         given = {
             k: v
             for k, v in client.properties
             if k in ("client.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
+        }
+        # The client refuses a session that outlives the poll interval.
+        session = int(min(session_timeout * 1000, float(given.get("max.poll.interval.ms", "inf"))))
+        settings = {
+            "session.timeout.ms": session,
+            "heartbeat.interval.ms": max(500, session // 4),
+            "client.id": client_id,
         }
         self._consumer = Consumer(
             client.consumer(

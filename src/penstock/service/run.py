@@ -13,14 +13,17 @@ from typing import Any, Self
 import structlog
 
 from penstock import __version__
+from penstock.config.loading import Loaded
 from penstock.config.problems import InvalidConfigError
 from penstock.config.settings import Settings
-from penstock.core.errors import Unavailable
+from penstock.config.spec import PipelineSpec
+from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
 from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark, SparkDied
+from penstock.service.client_checks import client_problem
 from penstock.service.logs import configure_logs
 from penstock.service.opening import opened_for_writing
 from penstock.service.validation import load_checked
@@ -113,8 +116,8 @@ def run_instance(
             for problem in loaded.problems
         ]
         try:
-            for spec in loaded.specs:
-                instance.add(spec)
+            for spec in list(loaded.specs):
+                _add(instance, spec, loaded)
             instance.start()
             asked.listen()
             _say_what_does_not_run(instance)
@@ -125,6 +128,20 @@ def run_instance(
         finally:
             instance.stop()
         return RunSummary(instance.summary(), failed or any(flow.state == "failed" for flow in instance.flows))
+
+
+def _add(instance: Instance, spec: PipelineSpec, loaded: Loaded) -> None:
+    """A connection that cannot be used on this machine (a key that is not there, for instance) stops only its own
+    pipeline."""
+    try:
+        instance.add(spec)
+    except PenstockError as error:
+        problem = client_problem(loaded, spec, error)
+        log.error(str(problem))
+        loaded.problems.append(problem)
+        instance.invalid.append(
+            StateRow(pipeline=spec.name, instance=instance.id, state="invalid", reason=str(problem))
+        )
 
 
 def _say_what_does_not_run(instance: Instance) -> None:

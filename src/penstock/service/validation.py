@@ -18,6 +18,8 @@ from penstock.core.plugin_config import check_config
 from penstock.core.registry import Registry
 from penstock.core.secrets import Scrubber, find_secrets
 from penstock.filter.registry import filters
+from penstock.service.client_checks import client_remarks
+from penstock.service.predicate_checks import predicate_warnings
 from penstock.transform.registry import transforms
 
 
@@ -52,7 +54,12 @@ def load_checked(paths: Sequence[Path | str]) -> Loaded:
     """Load files and refuse the specs whose plug-ins cannot be used; the others stay."""
     loaded = load(paths)
     for spec in list(loaded.specs):
-        for problem in (*_plugin_problems(loaded, spec), *_loops(loaded, spec), *_idle_breaker(loaded, spec)):
+        loaded.warnings += predicate_warnings(loaded, spec)
+        remarks = list(client_remarks(loaded, spec))
+        loaded.warnings += [said for is_problem, said in remarks if not is_problem]
+        problems = [said for is_problem, said in remarks if is_problem]
+        problems += (*_plugin_problems(loaded, spec), *_loops(loaded, spec), *_idle_breaker(loaded, spec))
+        for problem in problems:
             loaded.refuse(spec, problem)
     return loaded
 
@@ -95,14 +102,9 @@ def load_specs(paths: Sequence[Path | str]) -> list[PipelineSpec]:
     return loaded.specs
 
 
-def folder_of(spec: PipelineSpec) -> str | None:
-    """The folder of the spec's file, where its relative paths begin."""
-    return str(Path(spec.origin).parent) if spec.origin else None
-
-
 def _plugin_problems(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
     scrubber = Scrubber(find_secrets(spec.model_dump()))
-    context = PipelineContext(spec.name, folder=folder_of(spec), source=spec.source.config)
+    context = PipelineContext(spec.name, folder=spec.folder, source=spec.source.config)
     steps: list[tuple[KeyPath, StepSpec, Registry[Any]]] = [
         *((("filters", i), step, filters) for i, step in enumerate(spec.filters)),
         *((("transform", i), step, transforms) for i, step in enumerate(spec.transform)),

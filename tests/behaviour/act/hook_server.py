@@ -61,7 +61,7 @@ class HookServer:
                 self.end_headers()
                 self.wfile.write(answer.body)
 
-            do_POST = do_PUT = do_PATCH = do_DELETE = handle_request  # noqa: N815 - the base class's names
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_request  # noqa: N815 - the base class's names
 
             def log_message(self, *_: Any) -> None:
                 """Tests print nothing."""

@@ -102,16 +102,11 @@ def test_the_client_library_judges_names_and_values(properties: dict[str, object
     assert caught.value.hint
 
 
-def test_environment_properties_lie_below_the_connections_own() -> None:
-    connection = ConnectionSpec(bootstrap="broker:9092", consumer_config={"client.id": "mine"})
-    environ = {"KAFKA_PROPERTIES_CLIENT_ID": "theirs", "KAFKA_PROPERTIES_SESSION_TIMEOUT_MS": "7000"}
-    settings = KafkaClientConfig.of(connection, environ).consumer()
-    assert (settings["client.id"], settings["session.timeout.ms"]) == ("mine", "7000")
-
-
-def test_the_environment_counts_only_when_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAFKA_PROPERTIES_CLIENT_ID", "theirs")
-    assert "client.id" not in config_of().consumer()
+def test_a_short_poll_interval_shortens_the_session() -> None:
+    settings = config_of(max__poll__interval__ms="10000").consumer()
+    assert settings["session.timeout.ms"] == "10000"
+    both = config_of(max__poll__interval__ms="10000", session__timeout__ms="7000").consumer()
+    assert both["session.timeout.ms"] == "7000"
 
 
 def test_a_token_callback_is_imported_when_a_client_is_made() -> None:

@@ -8,13 +8,20 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator
 
+from penstock.config.dialects.datahub_environment import ENV_PREFIX, env_properties
 from penstock.config.model import Model
 from penstock.config.problems import Path
+from penstock.config.source import MANAGED_PROPERTIES
 from penstock.config.spec import DATAHUB_KEYS, OptionsSpec, PipelineSpec, StepSpec
 
 FAILED_EVENTS = "/tmp/logs/datahub/actions"  # noqa: S108 - DataHub's own default
 FILTER_TYPE = "__filter"
 """DataHub's internal name of the transform that the legacy `filter` becomes."""
+
+_COMMIT_KEYS = ("async_commit_enabled", "async_commit_interval", "commit_retry_count", "commit_retry_backoff")
+
+Remark = tuple[Path, str, str | None]
+"""Path, message, hint."""
 
 
 class LegacyFilter(Model):
@@ -42,8 +49,7 @@ class Compiled:
     """The transform that the legacy `filter` became."""
     error: ValidationError | None = None
     """What is wrong with the legacy `filter`."""
-    warnings: list[tuple[Path, str, str | None]] = field(default_factory=list)
-    """Path, message, hint."""
+    warnings: list[Remark] = field(default_factory=list)
 
     def finish(self, spec: PipelineSpec) -> PipelineSpec:
         """The spec with the legacy filter as its first transform."""
@@ -51,10 +57,15 @@ class Compiled:
 
 
 def is_datahub(data: Mapping[str, Any]) -> bool:
-    """Whether a document is in DataHub's format: said so, or neither topics nor a format are given."""
+    """Whether a document is in DataHub's format: said so, or neither topics nor a format are given, or its source is
+    one that only DataHub has."""
     source = data.get("source")
-    config = source.get("config") if isinstance(source, Mapping) else None
-    if not isinstance(source, Mapping) or not isinstance(config, Mapping | None):
+    if not isinstance(source, Mapping):
+        return False
+    if not _is_kafka(source):
+        return True
+    config = source.get("config")
+    if not isinstance(config, Mapping | None):
         return False
     given = {key: value for key, value in (config or {}).items() if value is not None}
     return given.get("format", "datahub") == "datahub" and not given.keys() & {"topics", "topic_pattern"}
@@ -65,7 +76,11 @@ def compile_datahub(data: dict[str, Any], environ: Mapping[str, str]) -> Compile
     compiled = Compiled(dict(data))
     for section, known in (("options", set(OptionsSpec.model_fields)), ("datahub", set(DATAHUB_KEYS))):
         compiled.warnings += _drop_unknown(compiled.data, section, known)
-    _default_registry(compiled.data, environ)
+    if _is_kafka(compiled.data["source"]):
+        _default_registry(compiled.data, environ)
+        compiled.warnings += _take_environment(compiled.data, environ)
+        compiled.warnings += _commit_notes(compiled.data)
+        _drain_in_time(compiled.data)
     _retry_the_chain(compiled.data)
     _keep_failed_events(compiled.data)
     if "filter" in compiled.data:
@@ -78,26 +93,76 @@ def as_written(path: Path, data: Mapping[str, Any]) -> Path:
     if data.get("filter") is None or path[:1] != ("transform",) or len(path) == 1 or not is_datahub(data):
         return path
     index = int(path[1])
-    return ("filter",) if index == 0 else ("transform", index - 1, *path[2:])
+    return ("filter", *path[3:]) if index == 0 else ("transform", index - 1, *path[2:])
 
 
-def _drop_unknown(data: dict[str, Any], section: str, known: set[str]) -> Iterator[tuple[Path, str, str | None]]:
+def _drop_unknown(data: dict[str, Any], section: str, known: set[str]) -> Iterator[Remark]:
     given = data.get(section)
     if isinstance(given, dict):
         data[section] = {key: value for key, value in given.items() if key in known}
-        for key in given.keys() - known:
+        for key in (key for key in given if key not in known):
             yield (section, str(key)), "unknown key, ignored as DataHub does", None
+
+
+def _is_kafka(source: Mapping[str, Any]) -> bool:
+    return source.get("type") in (None, "kafka")
+
+
+def _connection(data: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The connection as written; None where something else than a map stands in its place."""
+    config = data["source"].get("config") or {}
+    connection = config.get("connection") or {}
+    return connection if isinstance(connection, dict) else None
+
+
+def _connect(data: dict[str, Any], connection: dict[str, Any]) -> None:
+    config = data["source"].get("config") or {}
+    data["source"] = data["source"] | {"config": config | {"connection": connection}}
 
 
 def _default_registry(data: dict[str, Any], environ: Mapping[str, str]) -> None:
     base = environ.get("DATAHUB_GMS_BASE_PATH", "").rstrip("/")
     default = environ.get("KAFKA_SCHEMAREGISTRY_URL") or f"http://localhost:8080{base}/schema-registry/api/"
-    source = dict(data["source"])
-    config = dict(source.get("config") or {})
-    connection = config.get("connection") or {}
-    if isinstance(connection, dict) and not connection.get("schema_registry_url"):
-        config["connection"] = connection | {"schema_registry_url": default}
-        data["source"] = source | {"config": config}
+    connection = _connection(data)
+    if connection is not None and not connection.get("schema_registry_url"):
+        _connect(data, connection | {"schema_registry_url": default})
+
+
+def _take_environment(data: dict[str, Any], environ: Mapping[str, str]) -> Iterator[Remark]:
+    """`KAFKA_PROPERTIES_*` lie below the file's own properties."""
+    connection = _connection(data)
+    given = (connection or {}).get("consumer_config") or {}
+    if connection is None or not isinstance(given, dict):
+        return
+    found = env_properties(environ)
+    for name in sorted(MANAGED_PROPERTIES & found.keys()):
+        variable = ENV_PREFIX + name.upper().replace(".", "_")
+        yield ("source", "config", "connection"), f"variable {variable} is not used: Penstock sets {name} itself", None
+    taken = {name: value for name, value in found.items() if name not in MANAGED_PROPERTIES}
+    if taken:
+        _connect(data, connection | {"consumer_config": taken | given})
+
+
+def _commit_notes(data: Mapping[str, Any]) -> Iterator[Remark]:
+    config = data["source"].get("config") or {}
+    for key in (key for key in _COMMIT_KEYS if config.get(key) is not None):
+        message = "accepted; Penstock commits once per window, when every event of it is settled"
+        hint = "a crash repeats at most one window; options.window sets how long one is"
+        if key == "commit_retry_count" and str(config[key]).strip() == "0":
+            message = "0 would mean that nothing is ever committed; Penstock commits all the same"
+        if key.startswith("commit_retry"):
+            hint = "a commit is tried until it succeeds or the partition is somebody else's"
+        yield ("source", "config", key), message, hint
+
+
+def _drain_in_time(data: dict[str, Any]) -> None:
+    """DataHub's own `max.poll.interval.ms` is 10 s, and files repeat it: a drain must fit into what they say."""
+    options = data.get("options") or {}
+    written = ((_connection(data) or {}).get("consumer_config") or {}).get("max.poll.interval.ms")
+    if not isinstance(options, dict) or options.get("drain_timeout") is not None or not str(written).isdecimal():
+        return
+    if (half := int(str(written)) / 2000) < OptionsSpec.model_fields["drain_timeout"].default:
+        data["options"] = options | {"drain_timeout": half}
 
 
 def _retry_the_chain(data: dict[str, Any]) -> None:
