@@ -76,7 +76,7 @@ class DictWrapper(msgspec.Struct, eq=False, gc=False):
         return cls(**{field.name: _read(cls, field, obj, tuples=tuples) for field in cls.FIELDS})
 
     def to_obj(self, tuples: bool = False) -> dict[str, Any]:  # noqa: FBT001 - DataHub's signature
-        """Plain data: bytes as text, fields that are null by default left out. With `tuples`, as Avro writers want it."""
+        """Plain data: bytes as text, nulls left out where null is the default; with `tuples`, as Avro writers want it."""
         made: dict[str, Any] = {}
         for field in self.FIELDS:
             value = getattr(self, field.name)
@@ -135,7 +135,7 @@ def _read(cls: type[DictWrapper], field: Field, obj: Mapping[str, Any], *, tuple
         if field.required:
             raise ValueError(f"{cls.FULL_NAME} is missing required field: {field.name}")
         return field.default
-    value = _unwrapped(field, obj[field.name], tuples=tuples)
+    value: Any = _unwrapped(field, obj[field.name], tuples=tuples)
     kind = field.kind
     if value is None and not (field.required and not isinstance(kind, str)):
         return field.default
@@ -143,7 +143,7 @@ def _read(cls: type[DictWrapper], field: Field, obj: Mapping[str, Any], *, tuple
         return value if isinstance(value, kind) else kind.from_obj(value, tuples)
     if not isinstance(value, _EXPECTED[kind]) or isinstance(value, bool):
         raise ValueError(f"{cls.FULL_NAME}: the field {field.name} is a {type(value).__name__}, not {kind}")
-    if kind == "map" and not all(isinstance(each, str) for pair in value.items() for each in pair):
+    if isinstance(value, dict) and not all(isinstance(each, str) for pair in value.items() for each in pair):
         raise ValueError(f"{cls.FULL_NAME}: the field {field.name} is not a map of texts")
     if isinstance(value, str) and kind in ("bytes", "fixed"):
         return value.encode() if kind == "bytes" else value.encode("latin-1", "replace")

@@ -14,6 +14,7 @@ decoders: Registry[Decoder] = Registry(
     base=Decoder,  # type: ignore[type-abstract]  # a base to check against, never created
     builtin={
         "avro": "penstock.decode.avro:AvroDecoder",
+        "envelope": "penstock.decode.envelope:EnvelopeDecoder",
         "json": "penstock.decode.json:JsonDecoder",
         "raw": "penstock.decode.raw:RawDecoder",
         "text": "penstock.decode.text:TextDecoder",

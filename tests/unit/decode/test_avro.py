@@ -16,11 +16,12 @@ from penstock.config.spec import KafkaSourceConfig
 from penstock.core.errors import DecodeError, Transient
 from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext
-from penstock.decode.avro import AvroDecoder, SchemaPending, parse
+from penstock.decode.avro import AvroDecoder
+from penstock.decode.schemas import SchemaPending, parse
 from penstock.kafka.registry import RegistrySchema, RegistryUnavailable
 from tests.support.registry import RegistryServer
 from tests.unit.decode.avro_strategies import Pair, pairs
-from tests.unit.decode.records import record, values
+from tests.unit.decode.records import Known, record, values
 
 ORDER = {
     "type": "record",
@@ -193,24 +194,17 @@ def test_a_schema_that_cannot_be_parsed_is_told() -> None:
         parse(RegistrySchema(5, "AVRO", '{"type": "no such type"}', ()))
 
 
-class Known(AvroDecoder):
-    """Finds one schema without asking anybody."""
-
-    def __init__(self, schema: Any) -> None:
-        self._parsed = {7: parse(RegistrySchema(7, "AVRO", json.dumps(schema), ()))}
-
-
 @given(pairs())
 def test_any_schema_and_value_come_back(pair: Pair) -> None:
     schema, value = pair
-    assert values(Known(schema).decode([record(framed(7, schema, value))])) == [value]
+    assert values(AvroDecoder(Known({7: schema})).decode([record(framed(7, schema, value))])) == [value]
 
 
 @given(pairs(), st.lists(st.binary(max_size=30), max_size=5))
 def test_arbitrary_bytes_never_crash_a_batch(pair: Pair, bodies: list[bytes]) -> None:
     schema, value = pair
     records = [record(b"\x00\x00\x00\x00\x07" + body) for body in bodies]
-    results = Known(schema).decode([*records, record(framed(7, schema, value))])
+    results = AvroDecoder(Known({7: schema})).decode([*records, record(framed(7, schema, value))])
     assert len(results) == len(records) + 1
     assert values(results)[-1] == value
     assert all(isinstance(result, (Event, DecodeError)) for result in results)

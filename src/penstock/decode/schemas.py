@@ -1,0 +1,122 @@
+"""Avro schemas by the id in a value's frame: asked for once, kept for ever, waited for within `schema_grace`."""
+
+from __future__ import annotations
+
+import time
+from io import BytesIO
+from typing import Any, Self
+
+import fastavro
+import orjson
+
+from penstock.config.spec import KafkaSourceConfig
+from penstock.core.errors import ConfigError, DecodeError, Unavailable
+from penstock.core.plugin import PipelineContext
+from penstock.decode.framing import HEADER, first_bytes
+from penstock.kafka.registry import Registry, RegistrySchema, UnknownSchema
+
+
+class SchemaPending(Unavailable):
+    """The registry does not know a schema id yet; it is asked again until `schema_grace` is over."""
+
+    code = "schema_pending"
+
+
+Unusable = dict[int, Exception]
+"""Ids that a batch has found to be of no use, so that none is asked for twice in one."""
+
+
+class Schemas:
+    """Keeps parsed schemas for ever; an id that cannot be used is an error of its records alone."""
+
+    def __init__(self, registry: Registry, grace: float) -> None:
+        self._registry = registry
+        self._grace = grace
+        self._parsed: dict[int, Any] = {}
+        self._missing_since: dict[int, float] = {}
+
+    @classmethod
+    def of(cls, source: KafkaSourceConfig, ctx: PipelineContext) -> Self:
+        url = source.connection.schema_registry_url
+        if not url:
+            raise ConfigError(
+                f"pipeline {ctx.pipeline_name}: format {source.format} needs a schema registry",
+                hint="set source.config.connection.schema_registry_url",
+            )
+        return cls(Registry(url, source.connection.schema_registry_config), source.schema_grace)
+
+    def find(self, schema_id: int, unusable: Unusable) -> Any:
+        """The parsed schema, or the error that its records end with; `Transient` is raised while there is hope."""
+        found = self._parsed.get(schema_id)
+        if found is not None:
+            return found
+        if schema_id in unusable:
+            return unusable[schema_id]
+        try:
+            schema = parse(self._registry.schema(schema_id))
+        except UnknownSchema as error:
+            unusable[schema_id] = self._after_grace(schema_id, error)
+            return unusable[schema_id]
+        except DecodeError as error:
+            unusable[schema_id] = error
+            return error
+        self._parsed[schema_id] = schema
+        self._missing_since.pop(schema_id, None)
+        return schema
+
+    def _after_grace(self, schema_id: int, error: UnknownSchema) -> DecodeError:
+        # Raised, not slept: the engine waits between attempts, and a stop or a revoke need not wait for us.
+        since = self._missing_since.setdefault(schema_id, time.monotonic())
+        if time.monotonic() - since < self._grace:
+            raise SchemaPending(
+                f"{error.message}; asked again for {self._grace:g} s in all", received=schema_id
+            ) from error
+        return DecodeError(
+            f"schema id {schema_id} is unknown to the registry after {self._grace:g} s",
+            received=schema_id,
+            hint=error.message,
+        )
+
+    def close(self) -> None:
+        self._registry.close()
+
+
+def read_value(raw: bytes, schema: Any, schema_id: int) -> Any:
+    """The framed value, read with its schema, or a `DecodeError` that says where its bytes end to make sense."""
+    body = BytesIO(raw)
+    body.seek(HEADER)
+    try:
+        return fastavro.schemaless_reader(body, schema, None)
+    except Exception as error:  # noqa: BLE001 - bad bytes make the reader raise nearly anything (EOF, index, unicode, overflow)
+        why = str(error) or type(error).__name__
+        return DecodeError(
+            f"not Avro of schema id {schema_id}: {why[:200]} at byte {body.tell()}; value begins {first_bytes(raw)}"
+        )
+
+
+def parse(schema: RegistrySchema) -> Any:
+    """The schema ready for fastavro, the schemas it refers to included."""
+    if schema.type != "AVRO":
+        hint = "format: json reads JSON-Schema frames" if schema.type == "JSON" else None
+        raise DecodeError(f"schema id {schema.id} is of type {schema.type}, not AVRO", received=schema.id, hint=hint)
+    named: dict[str, Any] = {}
+    try:
+        for _, text in schema.references:
+            fastavro.parse_schema(orjson.loads(text), named_schemas=named)
+        return _parse_top(orjson.loads(schema.text), named)
+    except Exception as error:  # whatever is wrong with a schema's text is the trouble of its records
+        raise DecodeError(
+            f"schema id {schema.id} is not a usable Avro schema: {error}"[:500], received=schema.id
+        ) from error
+
+
+def _parse_top(schema: Any, named: dict[str, Any]) -> Any:
+    # Only a record carries a table of the names it uses: in a union, array or map at the top they are written out.
+    if isinstance(schema, list):
+        return [_parse_top(branch, named) for branch in schema]
+    if isinstance(schema, dict) and schema.get("type") in ("array", "map"):
+        inner = "items" if schema["type"] == "array" else "values"
+        schema = schema | {inner: _parse_top(schema[inner], named)}
+    if isinstance(schema, str) and schema in named:
+        schema = named[schema]
+    return fastavro.parse_schema(schema, named_schemas=dict(named))
