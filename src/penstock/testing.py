@@ -188,8 +188,8 @@ class TestPipeline:
         self._chain = Chain.build(self._runnable(act, folder), ctx)
         if not self._decoded_here:
             self._chain.decoder = self._as_decoded
-        self.action: Any = self._chain.action
-        """The action's object."""
+        self.action: Any = getattr(self._chain.action, "plugin", self._chain.action)
+        """The action's object; of a plug-in written for DataHub, the user's own."""
         self._loop = asyncio.new_event_loop()
 
     def send(self, *events: Any) -> Run:
@@ -204,7 +204,7 @@ class TestPipeline:
         """Close the action, as the pipeline's stop does."""
         if self._loop.is_closed():
             return
-        closing = self.action.close()
+        closing = self._chain.action.close()
         if inspect.isawaitable(closing):
             self._loop.run_until_complete(closing)
         self._chain.close()
@@ -255,13 +255,13 @@ class TestPipeline:
     def _act(self, events: list[Event]) -> list[Any]:
         if not events:
             return []
-        if callable(getattr(self.action, "act_batch", None)):
+        if callable(getattr(self._chain.action, "act_batch", None)):
             return self._act_batch(events)
         return [self._act_one(event) for event in events]
 
     def _act_batch(self, events: list[Event]) -> list[Any]:
         try:
-            results = list(self.action.act_batch(events))
+            results = list(self._chain.action.act_batch(events))  # type: ignore[attr-defined]  # asked for by the caller
         except Exception as error:  # noqa: BLE001 - the failure of every event in it
             return [error] * len(events)
         if len(results) != len(events):
@@ -270,7 +270,7 @@ class TestPipeline:
 
     def _act_one(self, event: Event) -> Any:
         try:
-            result = self.action.act(event)
+            result = self._chain.action.act(event)
             return self._loop.run_until_complete(result) if inspect.isawaitable(result) else result
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever an action raises is its event's failure
             return error

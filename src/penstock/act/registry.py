@@ -7,10 +7,12 @@ from typing import Any
 from penstock.core.plugin import Action
 from penstock.core.plugin_config import check_config, parse_config
 from penstock.core.registry import Registry
+from penstock.datahub import adapters, imports
 
 _LATER = "it is not part of this version yet"
 _DATAHUB = "it needs DataHub's own package: install penstock[datahub]"
 
+imports.install()
 actions: Registry[Action] = Registry(
     kind="action",
     base=Action,  # type: ignore[type-abstract]  # a base to check against, never created
@@ -24,6 +26,7 @@ actions: Registry[Action] = Registry(
     },
     groups=("penstock.actions", "datahub_actions.action.plugins"),
     foreign=("datahub_actions.action.action:Action",),
+    adapter=adapters.action_of,
     elsewhere={
         "notify": _LATER,
         "slack": _LATER,

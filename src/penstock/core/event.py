@@ -97,6 +97,8 @@ class Event(msgspec.Struct, eq=False, gc=False):
     event_type: str = ""
     _event: Any = msgspec.UNSET
     _meta: dict[str, Any] | None = None
+    envelope: Any = None
+    """What plug-ins written for another system were given of it; made anew when the event in it is replaced."""
 
     @property
     def event(self) -> Any:
@@ -106,6 +108,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
     @event.setter
     def event(self, event: Any) -> None:
         self._event = event
+        self.envelope = None
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -118,6 +121,7 @@ class Event(msgspec.Struct, eq=False, gc=False):
     @meta.setter
     def meta(self, meta: dict[str, Any]) -> None:
         self._meta = meta
+        self.envelope = None
 
     @property
     def key(self) -> bytes | None:

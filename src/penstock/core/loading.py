@@ -189,5 +189,7 @@ def _no_module(path: str, missing: str, folder: str | None) -> PluginError:
 
 
 def _broken(path: str, name: str, error: BaseException) -> PluginError:
-    hint = f"install `{error.name}`" if isinstance(error, ModuleNotFoundError) and error.name else None
+    hint = getattr(error, "hint", None)
+    if hint is None and isinstance(error, ModuleNotFoundError) and error.name:
+        hint = f"install `{error.name}`"
     return PluginError(f"`{path}`: importing {name} failed: {type(error).__name__}: {error}", received=path, hint=hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 from penstock.core.event import Event, RecordLike
@@ -28,12 +28,25 @@ class PipelineContext:
         source: Any = None,
     ) -> None:
         self.pipeline_name = pipeline_name
-        self.graph = graph
+        self._graph = graph
+        self.open_graph: Callable[[], Any] | None = None
+        """Makes the catalogue's client for the first who asks for it: it is slow to load."""
         self.event_source = event_source
         self.folder = folder
         """Folder of the pipeline's file; relative paths and modules are looked up there first."""
         self.source = source
         """The pipeline's `KafkaSourceConfig`: actions that reuse its connection read it here."""
+
+    @property
+    def graph(self) -> Any:
+        """The catalogue's client; None where the pipeline's file has no `datahub` block."""
+        if self._graph is None and self.open_graph is not None:
+            self._graph = self.open_graph()
+        return self._graph
+
+    @graph.setter
+    def graph(self, graph: Any) -> None:
+        self._graph = graph
 
 
 class Decoder(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Generic, TypeVar, cast
@@ -39,14 +39,17 @@ class Registry(Generic[T]):
         builtin: Mapping[str, str],
         groups: Iterable[str] = (),
         foreign: Iterable[str] = (),
+        adapter: Callable[[type], type[T]] | None = None,
         elsewhere: Mapping[str, str] | None = None,
     ) -> None:
-        """`foreign`: other systems' base classes (`module:Class`); `elsewhere`: known names and what brings them."""
+        """`foreign`: other systems' base classes (`module:Class`), and `adapter`, which makes a class of our kind of
+        one that extends them; `elsewhere`: known names and what brings them."""
         self.kind = kind
         self.base = base
         self.builtin = dict(builtin)
         self.groups = tuple(groups)
         self.foreign = tuple(foreign)
+        self.adapter = adapter
         self.elsewhere = dict(elsewhere or {})
 
     def resolve(self, type: str, folder: str | None = None) -> type[T]:  # noqa: A002 - the configuration's own word
@@ -62,6 +65,8 @@ class Registry(Generic[T]):
     def create(self, type: str, config: Mapping[str, Any] | None, ctx: PipelineContext) -> T:  # noqa: A002 - as above
         """An object of the plug-in; whatever its `create` raises names the plug-in."""
         cls = cast("Any", self.resolve(type, ctx.folder))
+        if self.adapter and not issubclass(cls, self.base):
+            cls = self.adapter(cls)
         failed = f"the {self.kind} `{type}` could not be created"
         try:
             made = cls.create(dict(config or {}), ctx)

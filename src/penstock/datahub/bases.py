@@ -98,7 +98,7 @@ class EventSource(Closeable, metaclass=ABCMeta):
     def ack(self, event: EventEnvelope, processed: bool = True) -> None:  # noqa: FBT001 - DataHub's signature
         """The event is finished; with `processed=False` it is not yet."""
 
-    def set_filters(self, filters: list[Filter]) -> None:  # noqa: B027 - most sources filter nothing
+    def set_filters(self, filters: list[Filter]) -> None:
         """The pipeline's filters, for sources that can drop events early."""
 
     def request_stop(self) -> None:

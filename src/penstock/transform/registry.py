@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from penstock.core.plugin import Transform
 from penstock.core.registry import Registry
+from penstock.datahub import adapters, imports
 
+imports.install()
 transforms: Registry[Transform] = Registry(
     kind="transform",
     base=Transform,  # type: ignore[type-abstract]  # a base to check against, never created
@@ -17,4 +19,5 @@ transforms: Registry[Transform] = Registry(
     },
     groups=("penstock.transforms", "datahub_actions.transformer.plugins"),
     foreign=("datahub_actions.transform.transformer:Transformer",),
+    adapter=adapters.transform_of,
 )

@@ -13,6 +13,7 @@ from penstock.core.dead_letter import Stage
 from penstock.core.errors import PluginError, Unavailable
 from penstock.core.event import Event, RecordLike
 from penstock.core.plugin import Action, Decoder, PipelineContext
+from penstock.datahub.graph import catalogue
 from penstock.decode import decoder_for
 from penstock.filter.registry import filters
 from penstock.transform.registry import transforms
@@ -47,6 +48,7 @@ class Chain:
     @classmethod
     def build(cls, spec: PipelineSpec, ctx: PipelineContext) -> Chain:
         """Create every plug-in of the spec; raises PluginError or ConfigError naming what cannot be made."""
+        ctx.open_graph = catalogue(spec.datahub)
         decoder = decoder_for(spec.source.config, ctx)
         steps: list[Step] = []
         for entry in spec.filters:
@@ -63,7 +65,8 @@ class Chain:
             items = decoded  # type: ignore[assignment]  # the line above proved it
         else:
             for record, result in zip(records, decoded, strict=True):
-                items.append(result if isinstance(result, Event) else Broken(record, "decode", result))
+                stage: Stage = getattr(result, "stage", "decode")
+                items.append(result if isinstance(result, Event) else Broken(record, stage, result))
         for step in self.steps:
             items = step(items)
         return items
