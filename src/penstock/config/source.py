@@ -8,14 +8,24 @@ from datetime import date
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from penstock.config.model import Model, ProblemAt
 from penstock.core.clock import parse_time
 from penstock.core.durations import Duration
 from penstock.core.secrets import mask_url
 
-Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows"]
+Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows", "envelope"]
 StartPosition = Literal["earliest", "latest"] | int
 
 MANAGED_PROPERTIES = frozenset(
@@ -267,18 +277,60 @@ class KafkaSourceConfig(Model):
             raise ProblemAt(["source", *path], f"a whole number of milliseconds is wanted, not {written!r}") from None
 
 
-class SourceSpec(Model):
-    """Where events come from."""
+class ForeignSourceConfig(KafkaSourceConfig):
+    """The keys of another source than Kafka, as only it knows them. To the rest of Penstock it is a source without
+    topics, group and log."""
 
-    type: str = "kafka"
-    """`kafka`."""
-    config: KafkaSourceConfig = Field(default_factory=KafkaSourceConfig)
-    """The source's own keys."""
+    own: dict[str, Any] = Field(default_factory=dict)
+    """As written."""
 
     @model_validator(mode="before")
     @classmethod
-    def _only_kafka(cls, data: Any) -> Any:
-        # Checked first: the keys of another source would all be unknown ones.
-        if isinstance(data, dict) and data.get("type") not in (None, "kafka"):
-            raise ProblemAt(["type"], f"{data['type']!r} is not supported by this version", allowed=["kafka"])
-        return data
+    def _as_one(cls, data: Any) -> Any:
+        return {"own": dict(data)} if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _one_subscription(self) -> Self:
+        self._settle(format="envelope", stateless=True)
+        return self
+
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
+        return self.own
+
+
+def _foreign_is_done(config: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    # What Kafka's keys must be like is no rule for another source's.
+    return config if isinstance(config, ForeignSourceConfig) else check(config)
+
+
+class SourceSpec(Model):
+    """Where events come from."""
+
+    type: str = Field(default="kafka", min_length=1)
+    """`kafka`; or a source written for DataHub: its registered name, `package.module:Class`, or `./file.py:Class`."""
+    config: Annotated[SerializeAsAny[KafkaSourceConfig], WrapValidator(_foreign_is_done)] = Field(
+        default_factory=KafkaSourceConfig
+    )
+    """The source's own keys; those of `kafka` are below."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_of_another(cls, data: Any) -> Any:
+        # First: to the model of Kafka's keys those of another source would all be unknown.
+        if not isinstance(data, dict) or not is_foreign_type(data.get("type")):
+            return data
+        config = data.get("config")
+        if not isinstance(config, dict | KafkaSourceConfig | None):
+            raise ProblemAt(["config"], f"a map is wanted, not {type(config).__name__}")
+        return data | {"config": ForeignSourceConfig.model_validate({} if config is None else config)}
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether events come from another source than Kafka."""
+        return isinstance(self.config, ForeignSourceConfig)
+
+
+def is_foreign_type(written: object) -> bool:
+    """Whether a `source.type` names another source than Kafka."""
+    return isinstance(written, str) and written not in ("", "kafka")

@@ -283,6 +283,19 @@ class PipelineSpec(Model):
             )
         return self
 
+    @model_validator(mode="after")
+    def _as_a_foreign_source_can(self) -> Self:
+        if not self.source.is_foreign:
+            return self
+        for key in ("concurrency", "parallelism"):
+            if (getattr(self.options, key) or 1) > 1:
+                path = ["options", key]
+                raise ProblemAt(path, f"a source of type {self.source.type!r} gives one event after the other")
+        if self.options.dead_letter.topic:
+            path = ["options", "dead_letter", "topic"]
+            raise ProblemAt(path, "belongs to pipelines that read from Kafka", hint="use dead_letter.file")
+        return self
+
     def model_post_init(self, _context: Any) -> None:
         self._secrets = frozenset(find_secrets(self.model_dump()))
 

@@ -92,6 +92,7 @@ def _decoded(record: RecordLike) -> Event | Exception:
     event = Event(record, value, event_type)
     if isinstance(record, Arrival) and record.first_time():
         event.event, event.meta = record.envelope.event, record.envelope.meta
+        event.envelope = record.envelope
         return event
     typed = _typed(event_type, value)
     if typed is not None:

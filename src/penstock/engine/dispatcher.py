@@ -116,20 +116,24 @@ class Dispatcher:
             ]
         homes: list[Lane] = []
         while len(homes) < flow.parallelism:
-            homes.append(self._pinned_home())
+            homes.append(self._pinned_home(flow))
             homes[-1].flows.add(flow.name)
         return homes
 
-    def _pinned_home(self) -> Lane:
+    def _pinned_home(self, flow: Flow) -> Lane:
         """A lane of its own for an action object as long as there may be more lanes, then the one with the fewest."""
-        lanes = [lane for lane in self.lanes.values() if lane.role == "pinned"]
+        lanes = [lane for lane in self.lanes.values() if lane.role == "pinned" and not self._is_taken(lane)]
         free = [lane for lane in lanes if not lane.flows]
-        if not free and len(lanes) < max(1, self._pinned_at_most):
+        if not free and (flow.alone or len(lanes) < max(1, self._pinned_at_most)):
             lane = self._new_lane("pinned")
             if self._started:
                 lane.start()
             return lane
         return min(free or lanes, key=lambda lane: len(lane.flows))
+
+    def _is_taken(self, lane: Lane) -> bool:
+        """Whether it belongs to a flow that shares with nobody."""
+        return any((flow := self._flows.get(name)) is not None and flow.alone for name in lane.flows)
 
     def remove(self, flow: Flow) -> None:
         """Forget a flow; every lane that holds something of it lets go."""
@@ -224,10 +228,10 @@ class Dispatcher:
                 now = time.monotonic()
                 if self._stopping and not lane.closings and not lane.detached:
                     return None
-                if lane.tainted and not lane.detached and not self._stopping:
-                    return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local, retiring=True)
                 patience = _STRAGGLERS if lane.mostly_back else _STRAGGLERS_MOST
                 waiting = bool(lane.returning) and now < returned + patience
+                if lane.tainted and not lane.detached and not self._stopping and not (waiting and self._is_taken(lane)):
+                    return WindowRequest(lane.lane, 0.0, self._let_go(lane), detach=self._spark.is_local, retiring=True)
                 if not waiting:
                     units = list(self._plan(lane))
                     if units or lane.closings or lane.detached:
@@ -238,6 +242,11 @@ class Dispatcher:
                         return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local)
                 timeout = returned + patience - now if waiting else lane.used_at + _KEEP_WARM - now
                 self._lock.wait(min(max(timeout, 0.001), self._soonest(lane, now)))
+
+    def _let_go(self, lane: Lane) -> list[UnitRequest]:
+        """What a process that ends must be told of pipelines that acknowledge by themselves."""
+        flows = [flow for name in lane.flows if (flow := self._flows.get(name)) is not None and flow.alone]
+        return [flow.closing_unit(self.new_unit()) for flow in flows]
 
     def _soonest(self, lane: Lane, now: float) -> float:
         """Seconds until a flow of the lane that waits for an outage to pass may be tried again."""
@@ -284,6 +293,7 @@ class Dispatcher:
         else:
             seconds = _COLLECT if lane.detached else 0.0
         closings, lane.closings = lane.closings, []
+        seconds = max(seconds, *(unit.seconds for unit in closings), 0.0)
         lane.busy_until = now + seconds
         carried = {unit.pipeline for unit in units}
         lane.patience = max(

@@ -18,6 +18,7 @@ from penstock.core.failpoints import reach
 from penstock.core.status import PartitionStatus, State
 from penstock.engine.books import Books
 from penstock.engine.control import Wanted
+from penstock.engine.foreign import Foreign
 from penstock.engine.membership import Membership
 from penstock.engine.planning import Planned
 from penstock.engine.pulse import Pulse
@@ -31,6 +32,7 @@ from penstock.worker.protocol import Blueprint, Partition, UnitOutcome
 
 log = structlog.get_logger("penstock.pipeline")
 
+SOURCE_ENDED = "its source has ended"
 _SHORT = 0.25
 """How often a member with units under way looks for rebalances; outcomes wake it at once."""
 
@@ -44,8 +46,7 @@ class Flow(Planned):
         self.books = Books()
         self.state: State = "starting"
         self.reason: str | None = None
-        kind = Stateless if spec.source.config.stateless else Membership
-        self.membership = kind(spec, blueprint.client, around, self)
+        self.membership = _kind(spec)(spec, blueprint.client, around, self)
         self.settling = Settling(blueprint, around.store)
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | Loss | None] = queue.SimpleQueue()
         self.units = Units(self, blueprint.client)
@@ -56,6 +57,8 @@ class Flow(Planned):
         self._restarts = self.wanted.restarts
         self._defect: str | None = None
         """Why this instance cannot run the pipeline, whatever is wanted."""
+        self._finished = False
+        """True: its source has ended, and everything of it is settled."""
         self._stopping = False
         self._ended = threading.Event()
         self.started = False
@@ -104,7 +107,9 @@ class Flow(Planned):
     @property
     def halted(self) -> bool:
         """True: nothing is read until somebody says so."""
-        return self.state == "failed" or self.wanted.paused or self.wanted.state in ("stopped", "failed")
+        return (
+            self.state == "failed" or self._finished or self.wanted.paused or self.wanted.state in ("stopped", "failed")
+        )
 
     def partitions(self) -> list[PartitionStatus]:
         return self.membership.partitions(self.around.instance)
@@ -164,7 +169,8 @@ class Flow(Planned):
     @property
     def leaves(self) -> bool:
         """True: finish what is under way and leave the group."""
-        return self._stopping or self._defect is not None or self.wanted.away or self.wanted.restarts != self._restarts
+        here = self._stopping or self._defect is not None or self._finished
+        return here or self.wanted.away or self.wanted.restarts != self._restarts
 
     def _stays_away(self) -> bool:
         """Whether to be out of the group now: it is wanted, or this instance cannot run the pipeline."""
@@ -176,8 +182,9 @@ class Flow(Planned):
             self.warmth.become("cold")
         if wanted.restarts != self._restarts:
             self._restarts, self._defect, self._generation = wanted.restarts, None, self._generation + 1
-        if wanted.away or self._defect is not None:
-            self.say(*(wanted.shown() if wanted.away else ("failed", self._defect)))
+            self._finished = False
+        if wanted.away or self._defect is not None or self._finished:
+            self.say(*(wanted.shown() if wanted.away else self._own_end))
             self.obeyed = wanted.revision
             self._read_mail(0.5)
             return True
@@ -185,6 +192,10 @@ class Flow(Planned):
             self.around.dispatcher.add(self)
             self.say("starting")
         return False
+
+    @property
+    def _own_end(self) -> tuple[State, str | None]:
+        return ("stopped", SOURCE_ENDED) if self._defect is None else ("failed", self._defect)
 
     def _pauses(self) -> bool:
         """Whether to hold the partitions and run nothing; what is under way is finished first."""
@@ -254,6 +265,8 @@ class Flow(Planned):
             return
         if outcome.counts.read:
             self.warmth.touch()
+        for remark in outcome.remarks:
+            log.warning(remark, pipeline=self.name)
         if self.units.take(outcome) and not self.pinned:
             change = self.warmth.after(outcome, seconds, lanes=len(self.lanes))
             if change:
@@ -262,6 +275,8 @@ class Flow(Planned):
     def heed(self, outcome: UnitOutcome) -> None:
         """What a unit's end means for the pipeline."""
         halt = outcome.halt
+        if outcome.ended:
+            self._finished = True
         if halt is None:
             if self._outage.failures:
                 self._outage.succeed()
@@ -280,6 +295,7 @@ class Flow(Planned):
             if halt.kind == "error":
                 # A fresh start of everything the worker holds of this pipeline.
                 self._generation += 1
+                self.membership.begin_anew()
             self.say("waiting", halt.reason)
 
     def _take_loss(self, loss: Loss) -> None:
@@ -382,3 +398,9 @@ class Flow(Planned):
             self.state, self.reason = state, reason
             self.around.metrics.set_state(self.name, state)
             log.info("pipeline state", pipeline=self.name, state=state, **({"reason": reason} if reason else {}))
+
+
+def _kind(spec: PipelineSpec) -> type[Membership]:
+    if spec.source.is_foreign:
+        return Foreign
+    return Stateless if spec.source.config.stateless else Membership

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.metrics import Metrics
 from penstock.core.status import PipelineSummary
 from penstock.engine.blueprint import blueprint_of, parallel_safe
@@ -21,6 +23,7 @@ from penstock.engine.control import Control
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
 from penstock.engine.flow import Flow
+from penstock.engine.foreign import Nowhere
 from penstock.engine.lanes import LaneSizes
 from penstock.engine.publisher import Publisher
 from penstock.engine.spark import Spark
@@ -92,18 +95,30 @@ class Instance:
         client = KafkaClientConfig.of(spec.source.config.connection)
         for warning in client.warnings:
             log.warning(warning, pipeline=spec.name)
+        if spec.source.is_foreign and not self.spark.is_local:
+            raise ConfigError(
+                f"a source of type {spec.source.type!r} lives in one process, which a cluster cannot promise",
+                received=spec.source.type,
+                allowed=["kafka"],
+                hint="run this pipeline in an instance with a local Spark master",
+            )
         around = Surround(
             instance=self.id,
             store=self.store,
             control=self.control,
             dispatcher=self.dispatcher,
-            cluster=self._cluster(client),
-            doorbell=self._doorbell(client),
+            cluster=Nowhere() if spec.source.is_foreign else self._cluster(client),
+            doorbell=Doorbell(client) if spec.source.is_foreign else self._doorbell(client),
             metrics=self.metrics,
             session_timeout=self.settings.engine.session_timeout,
             cold_after=_COLD_AFTER,
         )
-        flow = Flow(spec, blueprint_of(spec, client), around, pinned=not parallel_safe(spec))
+        blueprint = blueprint_of(spec, client)
+        if spec.source.is_foreign:
+            digest = hashlib.sha256(spec.name.encode()).hexdigest()[:16]
+            blueprint = replace(blueprint, deaths=self.spark.journal(f"deaths-{digest}"))
+        pinned = spec.source.is_foreign or not parallel_safe(spec)
+        flow = Flow(spec, blueprint, around, pinned=pinned)
         self.flows.append(flow)
         if self._started:
             flow.start()

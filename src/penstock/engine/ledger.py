@@ -121,6 +121,10 @@ class Owned:
                 return
         self.careful, self.careful_until, self.few, self.suspected = False, None, None, frozenset()
 
+    def begin_anew(self) -> None:
+        """Whatever was open comes again under another number."""
+        self.holes, self.waiting, self.waits_until, self.unit, self.at_end = (), (), 0.0, None, False
+
     def finish(self, offset: int) -> None:
         """One event that a dead worker left open is finished."""
         self.learn(Progress(finished={offset}))

@@ -21,7 +21,7 @@ from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.member import CommitRefused, Listener, Member
 from penstock.store import MirrorRow, Store
-from penstock.worker.protocol import Partition
+from penstock.worker.protocol import Assignment, Partition
 
 log = structlog.get_logger("penstock.membership")
 
@@ -31,6 +31,11 @@ CLIENT_ID = "penstock-"
 _LOOK_EVERY = 3.0
 """Seconds between looks at a cluster that gives no partitions or reports errors."""
 _epochs = itertools.count(1)
+
+
+def new_epoch() -> int:
+    """Tells one assignment of a partition from the next."""
+    return next(_epochs)
 
 
 class Owner(Protocol):
@@ -59,6 +64,8 @@ class Membership(Listener):
     """Used by the flow's own thread; `owned` is guarded by the flow's lock, for lanes plan from it."""
 
     commits = True
+    has_log = True
+    """False: there is no log to look into, and what a worker leaves open is delivered anew, under other numbers."""
 
     def __init__(self, spec: PipelineSpec, client: KafkaClientConfig, around: Neighbours, owner: Owner) -> None:
         self.spec = spec
@@ -106,6 +113,10 @@ class Membership(Listener):
             self._member.close()
             self._member = None
         self.lost(list(self.owned) + list(self._fresh))
+
+    def last_positions(self) -> list[Assignment]:
+        """What a worker has to know before it lets go of the pipeline."""
+        return []
 
     def assigned(self, partitions: list[Partition]) -> None:
         self._fresh.update(partitions)
@@ -157,6 +168,9 @@ class Membership(Listener):
         if self._member is None:
             raise CommitRefused("not a member of the group", lost=True)
         return self._member
+
+    def begin_anew(self) -> None:
+        """What the worker held of the pipeline is gone."""
 
     def compare_topics(self, ids: Mapping[str, str]) -> None:
         """Doubt partitions whose topic was made anew: its offsets mean other records; it is read from its beginning.
@@ -267,7 +281,7 @@ class Membership(Listener):
             if position.blocked:
                 self._blocked[tp] = position.blocked
                 return
-            own = Owned(*tp, next(_epochs), self.topic_ids[tp[0]], position.frontier, position.holes)
+            own = Owned(*tp, new_epoch(), self.topic_ids[tp[0]], position.frontier, position.holes)
             longest = self.spec.options.retry.max_backoff
             own.waiting = tuple(Waiting.remembered(r, longest) for r in position.retries if own.is_open(r.offset))
             own.committed = own.position if self.commits else None

@@ -17,13 +17,15 @@ from penstock.engine.pulse import Pulse
 from penstock.engine.surround import Surround
 from penstock.engine.units import Units
 from penstock.engine.warmth import Temperature, Warmth
-from penstock.worker.protocol import Blueprint, UnitRequest
+from penstock.worker.protocol import CLOSING, Blueprint, UnitRequest
 
 _HOT_LAG = 20_000
 """Records behind at which a pipeline gets lanes of its own from the start."""
 _SOON = 0.5
 """Seconds before its retry is due that a partition is planned again: the unit waits for it, the next one might be late.
 """
+_LONG = 5.0
+"""Seconds of a window that waits for a quiet source; a stop waits for its end."""
 _FEW = 2_000
 """Events of one careful unit at most."""
 
@@ -41,6 +43,8 @@ class Planned(ABC):
         self.name = spec.name
         self.around = around
         self.pinned = pinned
+        self.alone = spec.source.is_foreign
+        """Whether it shares its lane with nobody."""
         self.lock = threading.RLock()
         self.home: tuple[str, ...] = ()
         self.lanes: tuple[str, ...] = ()
@@ -125,6 +129,9 @@ class Planned(ABC):
     def _request(self, unit: int, ready: list[Owned]) -> UnitRequest:
         window = self.spec.options.window
         seconds = self.express_seconds or window.deadline
+        if self.alone and self.warmth.is_idle:
+            # Nothing rings for a source of the user's own: it is waited for in few, long windows.
+            seconds = max(seconds, _LONG)
         return UnitRequest(
             unit,
             self.name,
@@ -148,7 +155,8 @@ class Planned(ABC):
         return limit and limit * partitions / max(self.membership.total, len(self.membership.owned))
 
     def closing_unit(self, unit: int) -> UnitRequest:
-        return UnitRequest(unit, self.name, self._generation, b"", [], 0.0, 0, closing=True)
+        last, seconds = self.membership.last_positions(), CLOSING if self.alone else 0.0
+        return UnitRequest(unit, self.name, self._generation, b"", last, seconds, 0, closing=True)
 
     # -- temperature -----------------------------------------------------------------------
 
@@ -164,7 +172,7 @@ class Planned(ABC):
         if lag >= _HOT_LAG and not self.pinned:
             self.warmth.touch()
             self._set_temperature("hot")
-        elif lag:
+        elif lag or not self.membership.has_log:
             self._rung()
         elif self.warmth.is_cold:
             self._watch()
@@ -172,7 +180,7 @@ class Planned(ABC):
 
     def _cool_down(self) -> None:
         """Nothing for a while and nothing open: sleep until the doorbell rings."""
-        if self.warmth.is_cold or not self.units.none_open or not self.warmth.is_idle:
+        if self.warmth.is_cold or self.alone or not self.units.none_open or not self.warmth.is_idle:
             return
         with self.lock:
             owned = self.membership.owned.values()

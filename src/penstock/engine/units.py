@@ -232,6 +232,10 @@ class Units:
         flow, baffled = self._flow, False
         with flow.lock:
             gone = {unit: self.under.pop(unit) for unit in loss.units if unit in self.under}
+            if not flow.membership.has_log:
+                # Its source delivers again whatever was not acknowledged, and the worker keeps count of deaths.
+                flow.membership.begin_anew()
+                return True
             for own in flow.membership.owned.values():
                 under = gone.get(own.unit or 0)
                 if under is None:

@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import time
+from collections.abc import Callable
 
 from penstock.core.deadline import Deadline
 from penstock.worker.journal import Journal, Pages
@@ -34,6 +35,8 @@ class Lane:
         self._pipelines: dict[tuple[str, int], Pipeline] = {}
         self._detached: list[UnitRun] = []
         self._tainted = False
+        self._hung: list[Pipeline] = []
+        """With a foreign source, and an action that does not return."""
         self._journal: Journal | None = None
         self._pages: dict[int, Pages] = {}
         # Batches are short-lived: scanning young objects each 700 allocations costs a tenth of the drain and frees
@@ -94,7 +97,7 @@ class Lane:
         if held is None:
             if not unit.blueprint:
                 raise UnknownBlueprint(f"generation {unit.generation} of {unit.pipeline}")
-            held = self._pipelines[key] = Pipeline(unit.blueprint)
+            held = self._pipelines[key] = Pipeline(unit.blueprint, replays=unit.bounds is not None)
         return held
 
     def _wait(self, runs: list[UnitRun], deadline: Deadline, *, detach: bool) -> None:
@@ -120,7 +123,9 @@ class Lane:
             if run.overdue:
                 run.abandon()
             if run.hangs:
-                self._pipelines.pop((run.request.pipeline, run.request.generation), None)
+                hung = self._pipelines.pop((run.request.pipeline, run.request.generation), None)
+                if hung is not None and hung.foreign is not None:
+                    self._hung.append(hung)
                 self._tainted = True
 
     def _collect(self, runs: list[UnitRun]) -> list[UnitOutcome]:
@@ -141,7 +146,13 @@ class Lane:
 
     def _close(self, unit: UnitRequest) -> UnitOutcome:
         for key in [k for k in self._pipelines if k[0] == unit.pipeline]:
+            self._pipelines[key].confirm(unit.assignments)
             self._drop(key)
+        for hung in [held for held in self._hung if held.spec.name == unit.pipeline]:
+            # Its action does not return, but its source can still be told what is settled.
+            hung.confirm(unit.assignments)
+            self._hung.remove(hung)
+            self._run_aside(hung.leave_source, hung.closes_within)
         return UnitOutcome(unit.unit, unit.pipeline, unit.generation, "closed")
 
     def _retire(self) -> None:
@@ -150,10 +161,20 @@ class Lane:
             self._drop(key)
 
     def _drop(self, key: tuple[str, int]) -> None:
-        # `close` is user code and consumers take a moment to leave: neither may hold up the window.
-        closing = threading.Thread(target=_close_quietly, args=(self._pipelines.pop(key),), daemon=True)
+        held = self._pipelines.pop(key)
+        ended = self._run_aside(lambda: _close_quietly(held), held.closes_within)
+        if not ended and held.foreign is not None:
+            # A source that nobody can stop goes on pulling events.
+            self._tainted = True
+
+    @staticmethod
+    def _run_aside(close: Callable[[], None], seconds: float) -> bool:
+        """Whether it returned in time: it is user code, and consumers take a moment to leave; neither may hold up the
+        window for good."""
+        closing = threading.Thread(target=close, daemon=True)
         closing.start()
-        closing.join(timeout=5.0)
+        closing.join(timeout=seconds)
+        return not closing.is_alive()
 
     def _evict(self) -> None:
         now = time.monotonic()

@@ -19,12 +19,15 @@ from penstock.kafka.reader import Batch, Reader
 from penstock.worker.acting import Acting
 from penstock.worker.breaker import Breaker
 from penstock.worker.chain import Chain, Item
+from penstock.worker.foreign import view_of
 from penstock.worker.pacing import Pacer
-from penstock.worker.protocol import Assignment, Blueprint, Partition, PartitionOutcome
-from penstock.worker.replaying import Readable
+from penstock.worker.protocol import CLOSING, Assignment, Blueprint, Bounds, Partition, PartitionOutcome
+from penstock.worker.replaying import LetterReader, Readable
 from penstock.worker.retrying import Tries
 from penstock.worker.serial import Batches, Serial
 from penstock.worker.strands import LoopStrands, ThreadStrands
+
+_CLOSES_WITHIN = 5.0
 
 
 class Acknowledger:
@@ -53,7 +56,8 @@ class _Kept:
 class Pipeline:
     """Built once per worker and generation; used by one unit at a time."""
 
-    def __init__(self, blueprint: bytes) -> None:
+    def __init__(self, blueprint: bytes, *, replays: bool = False) -> None:
+        """`replays`: records come with its units, and a source of the user's own is not made."""
         made: Blueprint = pickle.loads(blueprint)  # noqa: S301 - from our own driver
         self.spec = made.spec
         self.used_at = time.monotonic()
@@ -61,14 +65,15 @@ class Pipeline:
         if made.folder and made.folder not in sys.path:
             sys.path.append(made.folder)
         source = Acknowledger()
-        self.chain = Chain.build(
-            made.spec, PipelineContext(made.spec.name, None, source, folder=made.folder, source=made.spec.source.config)
-        )
+        ctx = PipelineContext(made.spec.name, None, source, folder=made.folder, source=made.spec.source.config)
+        view = view_of(made.spec, ctx) if made.spec.source.is_foreign and not replays else None
+        self.chain = Chain.build(made.spec, ctx)
         self.acting = acting_for(self.chain, made.spec)
         source.acting = self.acting
+        self.foreign = view.attach(made, self.acting, self.scrub) if view is not None else None
         self.breaker = Breaker(made.spec.options.breaker)
         self.pacer = Pacer()
-        self.reader: Readable = Reader(made.client, name=made.spec.group)
+        self.reader: Readable = self.foreign or _reader(made)
         self._kept: dict[Partition, _Kept] = {}
         self._skips: dict[Partition, tuple[frozenset[int], int]] = {}
 
@@ -76,6 +81,7 @@ class Pipeline:
         """Stand where the assignments say; returns items already prepared by the last unit that are still wanted."""
         wanted: dict[Partition, int] = {}
         rest: list[Item] = []
+        self.confirm(assignments)
         for a in assignments:
             kept = self._kept.pop(a.key, None)
             if kept is not None and (kept.frontier, kept.holes) == (a.frontier, a.holes):
@@ -86,6 +92,12 @@ class Pipeline:
             self._begin_anew(a)
         self.reader.place(wanted)
         return rest
+
+    def confirm(self, assignments: list[Assignment]) -> None:
+        """What the driver says is settled may be acknowledged."""
+        if self.foreign is not None:
+            for a in assignments:
+                self.foreign.confirm(a)
 
     def _begin_anew(self, a: Assignment) -> None:
         self._skips.pop(a.key, None)
@@ -146,18 +158,43 @@ class Pipeline:
     @property
     def evictable(self) -> bool:
         """A class plug-in lives from start to stop, also while nothing comes in."""
-        return bool(getattr(self.chain.action, "parallel_safe", False)) and not self.acting.deferred
+        keeps = self.acting.deferred or self.foreign is not None
+        return bool(getattr(self.chain.action, "parallel_safe", False)) and not keeps
+
+    @property
+    def closes_within(self) -> float:
+        """Seconds after which a close that has not returned is left alone."""
+        return _CLOSES_WITHIN if self.foreign is None else CLOSING
+
+    def leave_source(self) -> None:
+        """Close the source alone, for the action never returns."""
+        if self.foreign is not None:
+            self.foreign.stop()
+            self.foreign.close()
 
     def close(self) -> None:
         """The action first: what it still writes or acknowledges must be able to go out."""
+        if self.foreign is not None:
+            self.foreign.stop()
+            flush = getattr(getattr(self.chain.action, "plugin", self.chain.action), "flush", None)
+            if callable(flush):
+                with contextlib.suppress(Exception):
+                    flush()
         close = self.chain.action.close
         if inspect.iscoroutinefunction(close) and isinstance(self.acting, LoopStrands):
             self.acting.run(close())
         else:
-            close()
+            with contextlib.suppress(Exception):
+                close()
         for part in (self.acting, self.chain, self.reader):
             with contextlib.suppress(Exception):
                 part.close()
+
+
+def _reader(made: Blueprint) -> Readable:
+    if made.spec.source.is_foreign:
+        return LetterReader(Bounds({}))
+    return Reader(made.client, name=made.spec.group)
 
 
 def acting_for(chain: Chain, spec: PipelineSpec) -> Acting:

@@ -3,6 +3,8 @@ those of failures."""
 
 from __future__ import annotations
 
+import pickle
+import zlib
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,6 +16,14 @@ from penstock.kafka.client import KafkaClientConfig
 
 Partition = tuple[str, int]
 
+CLOSING = 20.0
+"""Seconds that closing a pipeline with a foreign source may take, before its process is ended."""
+
+_PICKLED = b"\x80"
+"""What every pickle begins with."""
+_LARGE = 32_000
+"""Bytes of an outcome above which it is compressed."""
+
 
 @dataclass(slots=True, frozen=True)
 class Blueprint:
@@ -22,6 +32,8 @@ class Blueprint:
     spec: PipelineSpec
     client: KafkaClientConfig
     folder: str | None
+    deaths: str | None = None
+    """File in which a worker notes at which event of a foreign source it is."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -141,6 +153,10 @@ class Counts:
     filtered: int = 0
     failed: int = 0
     retried: int = 0
+    act_errors: int = 0
+    """Times that the action raised or did not return in time, attempts that were repeated included."""
+    failed_acks: int = 0
+    """Acknowledgements that a foreign source refused."""
 
     def add(self, other: Counts) -> None:
         self.read += other.read
@@ -148,6 +164,23 @@ class Counts:
         self.filtered += other.filtered
         self.failed += other.failed
         self.retried += other.retried
+        self.act_errors += other.act_errors
+        self.failed_acks += other.failed_acks
+
+
+@dataclass(slots=True)
+class StepCounts:
+    """What one filter or transform did."""
+
+    processed: int = 0
+    filtered: int = 0
+    failed: int = 0
+    """It raised."""
+
+    def add(self, other: StepCounts) -> None:
+        self.processed += other.processed
+        self.filtered += other.filtered
+        self.failed += other.failed
 
 
 @dataclass(slots=True)
@@ -171,6 +204,8 @@ class UnitOutcome:
     status: Literal["done", "detached", "closed"]
     partitions: list[PartitionOutcome] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
+    steps: list[StepCounts] = field(default_factory=list)
+    """Of the filters and transforms, in their order."""
     latencies: Latencies = field(default_factory=Latencies)
     failures: list[FailedEvent] = field(default_factory=list)
     halt: Halt | None = None
@@ -178,6 +213,10 @@ class UnitOutcome:
     """Seconds spent on events, of the unit's time."""
     more: bool = False
     """There was more to read when the unit ended."""
+    ended: bool = False
+    """A foreign source has come to its end, and everything of it is finished."""
+    remarks: list[str] = field(default_factory=list)
+    """For the log."""
 
 
 @dataclass(slots=True)
@@ -190,3 +229,16 @@ class WindowOutcome:
     seconds: float
     tainted: bool = False
     """A thread of the process hangs in an action: the process should be replaced."""
+
+
+def packed(outcome: WindowOutcome) -> bytes:
+    """An outcome for its way to the driver, which takes text of it: failures are much alike, so they shrink well."""
+    plain = pickle.dumps(outcome, protocol=pickle.HIGHEST_PROTOCOL)
+    return zlib.compress(plain, 1) if len(plain) > _LARGE else plain
+
+
+def unpacked(answer: bytes) -> WindowOutcome:
+    """The outcome that `packed` made."""
+    plain = answer if answer.startswith(_PICKLED) else zlib.decompress(answer)
+    outcome: WindowOutcome = pickle.loads(plain)  # noqa: S301 - from our own worker
+    return outcome

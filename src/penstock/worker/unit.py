@@ -200,11 +200,15 @@ class UnitRun(threading.Thread):
         tally, counts, outcome = pipeline.acting.tally, self.outcome.counts, self.outcome
         tally.end()
         counts.acted, counts.failed, counts.retried = tally.acted, len(tally.failures), tally.retried
+        counts.act_errors = tally.act_errors
+        outcome.steps = [counter.take() for counter in pipeline.chain.counters]
         outcome.failures, outcome.latencies, outcome.halt = list(tally.failures), tally.latencies, tally.halt
         outcome.busy = time.monotonic() - self._began - self._idle
         if pipeline.acting.overlaps:
             outcome.busy = min(outcome.busy, time.process_time() - self._cpu)
         report(outcome, self.request, pipeline, [*unfinished, *self._unfed], self._unprepared)
+        if pipeline.foreign is not None:
+            pipeline.foreign.tell(outcome)
         for part in outcome.partitions:
             if suspects and part.key in suspects:
                 part.suspect_until = suspects[part.key]
