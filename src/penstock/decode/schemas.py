@@ -103,7 +103,9 @@ def parse(schema: RegistrySchema) -> Any:
     try:
         for _, text in schema.references:
             fastavro.parse_schema(orjson.loads(text), named_schemas=named)
-        return _parse_top(orjson.loads(schema.text), named)
+        parsed = _parse_top(orjson.loads(schema.text), named)
+        _refuse_endless(parsed, named)
+        return parsed
     except Exception as error:  # whatever is wrong with a schema's text is the trouble of its records
         raise DecodeError(
             f"schema id {schema.id} is not a usable Avro schema: {error}"[:500], received=schema.id
@@ -120,3 +122,28 @@ def _parse_top(schema: Any, named: dict[str, Any]) -> Any:
     if isinstance(schema, str) and schema in named:
         schema = named[schema]
     return fastavro.parse_schema(schema, named_schemas=dict(named))
+
+
+def _refuse_endless(schema: Any, named: dict[str, Any]) -> None:
+    """An array of items that take no bytes can claim to have any number of them: a few bad bytes would keep a reader
+    busy for ever."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _refuse_endless(branch, named)
+    elif isinstance(schema, dict):
+        named = named | schema.get("__named_schemas", {})
+        if schema["type"] == "array" and _is_empty(schema["items"], named, set()):
+            raise ValueError("it has an array of items that take no bytes")
+        for inner in (schema.get("items"), schema.get("values"), *(f["type"] for f in schema.get("fields", ()))):
+            _refuse_endless(inner, named)
+
+
+def _is_empty(schema: Any, named: dict[str, Any], within: set[str]) -> bool:
+    if isinstance(schema, str):
+        schema = named.get(schema, {"type": schema})
+    if isinstance(schema, list) or schema.get("name") in within:
+        return False
+    if schema["type"] == "record":
+        inner = within | {schema["name"]}
+        return all(_is_empty(field["type"], named, inner) for field in schema["fields"])
+    return bool(schema["type"] == "null" or schema.get("size") == 0)

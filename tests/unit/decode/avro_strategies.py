@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import string
+from io import BytesIO
 from typing import Any
 
+import fastavro
 from hypothesis import strategies as st
 
 Pair = tuple[Any, Any]
@@ -53,11 +55,19 @@ def _record(fields: dict[str, Pair]) -> Pair:
     return schema, {name: value for name, (_, value) in fields.items()}
 
 
+def _takes_bytes(pair: Pair) -> bool:
+    written = BytesIO()
+    fastavro.schemaless_writer(written, *pair)
+    return bool(written.getvalue())
+
+
 def _containers(inner: st.SearchStrategy[Pair]) -> st.SearchStrategy[Pair]:
     return st.one_of(
         st.dictionaries(_FIELD, inner, max_size=4).map(_record),
         # One value or none: a second one would have to fit the same random schema.
-        st.tuples(inner, st.booleans()).map(lambda t: ({"type": "array", "items": t[0][0]}, [t[0][1]] if t[1] else [])),
+        st.tuples(inner.filter(_takes_bytes), st.booleans()).map(
+            lambda t: ({"type": "array", "items": t[0][0]}, [t[0][1]] if t[1] else [])
+        ),
         st.tuples(_TEXT, inner).map(lambda t: ({"type": "map", "values": t[1][0]}, {t[0]: t[1][1]})),
         inner.flatmap(_optional),
     )

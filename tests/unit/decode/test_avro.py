@@ -194,6 +194,15 @@ def test_a_schema_that_cannot_be_parsed_is_told() -> None:
         parse(RegistrySchema(5, "AVRO", '{"type": "no such type"}', ()))
 
 
+@pytest.mark.parametrize(
+    "empty", ["null", {"type": "fixed", "name": "F", "size": 0}, {"type": "record", "name": "R", "fields": []}]
+)
+def test_an_array_that_could_keep_a_reader_busy_for_ever_is_refused(empty: Any) -> None:
+    schema = {"type": "record", "name": "T", "fields": [{"name": "a", "type": {"type": "array", "items": empty}}]}
+    with pytest.raises(DecodeError, match="take no bytes"):
+        parse(RegistrySchema(5, "AVRO", json.dumps(schema), ()))
+
+
 @given(pairs())
 def test_any_schema_and_value_come_back(pair: Pair) -> None:
     schema, value = pair
