@@ -87,6 +87,9 @@ class Metrics:
         self.commit_seconds = Histogram(
             "penstock_commit_seconds", "Length of offset commits.", registry=registry, buckets=_COMMIT_BUCKETS
         )
+        self.commit_failures = Counter(
+            "penstock_commit_failures_total", "Commits that the broker did not take.", ["pipeline"], registry=registry
+        )
         self.spark_jobs = Counter("penstock_spark_jobs_total", "Spark jobs by kind.", ["kind"], registry=registry)
         self.rebalances = Counter(
             "penstock_rebalances_total", "Changes of assignment.", ["pipeline", "kind"], registry=registry
@@ -164,7 +167,8 @@ class Metrics:
     def forget(self, pipeline: str) -> None:
         """Drop every series of a pipeline that is gone."""
         self.latency.forget(pipeline)
-        for metric in (self.events, self.failures, self.retries, self.lag, self.rebalances, self.pipeline_state):
+        ours = (self.events, self.failures, self.retries, self.commit_failures, self.lag, self.rebalances)
+        for metric in (*ours, self.pipeline_state):
             metric.remove_by_labels({"pipeline": pipeline})
         for metric in (self.kafka_offset, self.kafka_messages, self.kafka_consumer_lag, self.kafka_mcl_early_filter):
             metric.remove_by_labels({"pipeline_name": pipeline})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from penstock.core.latency import Latencies
 from penstock.core.status import PipelineSummary, State
-from penstock.worker.protocol import Counts, UnitOutcome
+from penstock.worker.protocol import Counts, StepCounts, UnitOutcome
 
 _RATE_WINDOW = 10.0
 """Seconds over which the shown rate is taken."""
@@ -40,7 +40,11 @@ class Books:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.started_at = time.time()
         self.counts = Counts()
+        self.steps: list[StepCounts] = []
+        """Of the filters and transforms, in their order."""
+        self.commits_refused = 0
         self.latencies = Latencies()
         self._recent: deque[tuple[float, int]] = deque()
 
@@ -48,6 +52,9 @@ class Books:
         now = time.monotonic()
         with self._lock:
             self.counts.add(outcome.counts)
+            self.steps += [StepCounts() for _ in outcome.steps[len(self.steps) :]]
+            for step, more in zip(self.steps, outcome.steps, strict=False):
+                step.add(more)
             self.latencies.merge(outcome.latencies)
             if outcome.counts.read:
                 self._recent.append((now, outcome.counts.read))

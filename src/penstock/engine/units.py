@@ -197,6 +197,8 @@ class Units:
         try:
             flow.membership.commit(waiting)
         except CommitRefused as error:
+            flow.books.commits_refused += 1
+            flow.around.metrics.commit_failures.labels(flow.name).inc()
             if not error.lost:
                 self.trouble.fail()
                 flow.say("waiting", str(error))

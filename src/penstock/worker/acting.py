@@ -136,6 +136,9 @@ class Acting(ABC):
             self.tally.outage(error)
             return "stop"
         place = coordinates(item)
+        if stage in ("act", "timeout"):
+            with self.tally.lock:
+                self.tally.act_errors += 1
         before = self.tries.pop(place, None)
         again = self._retrying.after(error, before)
         if again is not None:

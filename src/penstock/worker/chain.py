@@ -17,6 +17,7 @@ from penstock.datahub.graph import catalogue
 from penstock.decode import decoder_for
 from penstock.filter.registry import filters
 from penstock.transform.registry import transforms
+from penstock.worker.step_counts import StepCounter
 
 
 @dataclass(slots=True)
@@ -40,10 +41,14 @@ Step = Callable[[list[Item]], list[Item]]
 class Chain:
     """A pipeline's steps, built once per worker and generation."""
 
-    def __init__(self, decoder: Decoder, steps: Sequence[Step], action: Action) -> None:
+    def __init__(
+        self, decoder: Decoder, steps: Sequence[Step], action: Action, counters: Sequence[StepCounter] = ()
+    ) -> None:
         self.decoder = decoder
         self.steps = steps
         self.action = action
+        self.counters = counters
+        """One per step."""
 
     @classmethod
     def build(cls, spec: PipelineSpec, ctx: PipelineContext) -> Chain:
@@ -51,11 +56,14 @@ class Chain:
         ctx.open_graph = catalogue(spec.datahub)
         decoder = decoder_for(spec.source.config, ctx)
         steps: list[Step] = []
+        counters = [StepCounter() for _ in (*spec.filters, *spec.transform)]
         for entry in spec.filters:
-            steps.append(_filtering(filters.create(entry.type, entry.config, ctx).matches, len(steps)))
+            matches = filters.create(entry.type, entry.config, ctx).matches
+            steps.append(_filtering(matches, len(steps), counters[len(steps)]))
         for entry in spec.transform:
-            steps.append(_transforming(transforms.create(entry.type, entry.config, ctx).transform, len(steps)))
-        return cls(decoder, steps, actions.create(spec.action.type, spec.action.config, ctx))
+            transform = transforms.create(entry.type, entry.config, ctx).transform
+            steps.append(_transforming(transform, len(steps), counters[len(steps)]))
+        return cls(decoder, steps, actions.create(spec.action.type, spec.action.config, ctx), counters)
 
     def prepare(self, records: Sequence[RecordLike]) -> list[Item]:
         """All steps before the action; events that a step dropped are gone, broken ones stay in place."""
@@ -90,11 +98,13 @@ class Chain:
         self.decoder.close()
 
 
-def _filtering(matches: Callable[[Event], bool], place: int) -> Step:
+def _filtering(matches: Callable[[Event], bool], place: int, counter: StepCounter) -> Step:
     def step(items: list[Item]) -> list[Item]:
         kept: list[Item] = []
+        broken = failed = 0
         for item in items:
             if type(item) is Broken:
+                broken += 1
                 kept.append(item)
                 continue
             try:
@@ -103,17 +113,21 @@ def _filtering(matches: Callable[[Event], bool], place: int) -> Step:
             except Unavailable:
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever user code raises, SystemExit included, ends this event alone
+                failed += 1
                 kept.append(Broken(item.record, "filter", error, item.value, item, place))  # type: ignore[arg-type]  # as above
+        counter.add(processed=len(items) - broken, passed=len(kept) - broken - failed, failed=failed)
         return kept
 
     return step
 
 
-def _transforming(transform: Callable[[Event], Event | None], place: int) -> Step:
+def _transforming(transform: Callable[[Event], Event | None], place: int, counter: StepCounter) -> Step:
     def step(items: list[Item]) -> list[Item]:
         kept: list[Item] = []
+        broken = failed = 0
         for item in items:
             if type(item) is Broken:
+                broken += 1
                 kept.append(item)
                 continue
             try:
@@ -123,7 +137,9 @@ def _transforming(transform: Callable[[Event], Event | None], place: int) -> Ste
             except Unavailable:
                 raise
             except BaseException as error:  # noqa: BLE001 - whatever user code raises, SystemExit included, ends this event alone
+                failed += 1
                 kept.append(Broken(item.record, "transform", error, item.value, item, place))  # type: ignore[arg-type]  # as above
+        counter.add(processed=len(items) - broken, passed=len(kept) - broken - failed, failed=failed)
         return kept
 
     return step

@@ -47,6 +47,7 @@ class Tally:
         """Failures of events below `again_below` are not news: they are tried again because a worker died."""
         self.acted = 0
         self.retried = 0
+        self.act_errors = 0
         self.failures: list[FailedEvent] = []
         self.latencies = Latencies()
         self.halt: Halt | None = None
