@@ -36,11 +36,12 @@ class Settling:
 
 def dead_letters(spec: PipelineSpec, failures: Iterable[FailedEvent], topic_ids: Mapping[str, str]) -> list[DeadLetter]:
     """I3: the record as it was, with its failure beside it."""
+    name, version, group = spec.name, spec.version, spec.group  # the version is worked out each time it is asked for
     return [
         DeadLetter(
-            pipeline=spec.name,
-            spec_version=spec.version,
-            group=spec.group,
+            pipeline=name,
+            spec_version=version,
+            group=group,
             topic=failed.record.topic(),
             topic_id=topic_ids.get(failed.record.topic(), ""),
             partition=failed.record.partition(),

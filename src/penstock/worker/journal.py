@@ -21,7 +21,9 @@ from penstock.core.event import RecordLike
 from penstock.worker.protocol import Assignment, Partition
 
 _SLOT = 5
-"""Cells of a slot: unit (0: free), index of the partition in the unit's request, done, flight (-1: nothing), until."""
+"""Cells of a slot: unit (0: free), index of the partition in the unit's request, done, flight, until."""
+_NOTHING, _NEXT = -1, -2
+"""In the place of an offset in flight: nothing is; the one at `done` is."""
 _SLOTS = 4_096
 _LOGS = 64
 _LOG = 1 << 16
@@ -29,7 +31,9 @@ _LOG = 1 << 16
 _ENTRIES = (_LOG - 2) // 2
 _LOGS_AT = _SLOT * _SLOTS
 _PID_AT = _LOGS_AT + _LOGS * _LOG
-_CELLS = _PID_AT + 1
+_SPARE_AT = _PID_AT + 1
+"""Where a partition without a slot is noted, for nobody to read."""
+_CELLS = _SPARE_AT + _SLOT
 
 _BEGUN, _DONE, _ENDED = 0, 1, 2
 """What a log entry says; `ended` is neither done nor in flight: it failed, waits or is deferred, as only the worker's
@@ -73,7 +77,7 @@ class Journal:
             for index, a in enumerate(assignments[: len(self._free)]):
                 at = self._free.pop() * _SLOT
                 places[a.key] = at
-                self._cells[at + 1], self._cells[at + 2], self._cells[at + 3] = index, a.frontier, -1
+                self._cells[at + 1], self._cells[at + 2], self._cells[at + 3] = index, a.frontier, _NOTHING
                 self._cells[at] = unit
             log = self._free_logs.pop() if self._free_logs else None
             if log is not None:
@@ -96,20 +100,24 @@ class Journal:
 class Pages:
     """One unit's slots and log."""
 
-    __slots__ = ("_cells", "_index", "_last", "log", "places")
+    __slots__ = ("_at", "_cells", "_index", "_one_topic", "_partition", "log", "places")
 
     def __init__(self, cells: memoryview, places: dict[Partition, int], log: int | None) -> None:
         self._cells = cells
         self.places = places
         self.log = log
         self._index = {partition: index for index, partition in enumerate(places)}
-        self._last: tuple[str, int, int] | None = None
+        self._one_topic = len({topic for topic, _ in places}) == 1
+        self._partition = _NOTHING
+        """The partition, of the one topic, that is being noted; its slot is at `_at`."""
+        self._at = _SPARE_AT
 
     def done(self, ends: dict[Partition, int]) -> None:
         """Everything below these offsets is finished, and nothing is in flight."""
+        self._leave()
         for partition, end in ends.items():
             if (at := self.places.get(partition)) is not None:
-                self._cells[at + 3] = -1
+                self._cells[at + 3] = _NOTHING
                 self._cells[at + 2] = end
 
     def working(self, firsts: dict[Partition, int], ends: dict[Partition, int]) -> None:
@@ -121,28 +129,31 @@ class Pages:
 
     def idle(self) -> None:
         """Nothing is in flight."""
+        self._leave()
         for at in self.places.values():
-            self._cells[at + 3] = -1
-        self._last = None
+            self._cells[at + 3] = _NOTHING
 
     def acting_on(self, record: RecordLike) -> None:
         """This one event is begun, and what lies below it in its partition is finished."""
-        topic, partition, offset = record.topic(), record.partition(), record.offset()
-        last = self._last
-        if last is None or last[1] != partition or last[0] != topic:
-            at = self.places.get((topic, partition))
-            if last is not None:
-                self._cells[last[2] + 3] = -1
-            if at is None:
-                self._last = None
-                return
-            self._last = (topic, partition, at)
-        else:
-            at = last[2]
-        cells = self._cells
-        cells[at + 4] = 0
-        cells[at + 3] = offset
-        cells[at + 2] = offset
+        # Once per event of the fastest pipelines: a single number is written where the partition is the same.
+        if record.partition() != self._partition:
+            self._enter_partition(record)
+        self._cells[self._at + 2] = record.offset()
+
+    def _enter_partition(self, record: RecordLike) -> None:
+        self._leave()
+        self._at = self.places.get((record.topic(), record.partition()), _SPARE_AT)
+        self._cells[self._at + 2] = record.offset()
+        self._cells[self._at + 3] = _NEXT
+        if self._one_topic:
+            self._partition = record.partition()
+
+    def _leave(self) -> None:
+        """The event acted on last is behind us: done, or named in the log."""
+        if self._at != _SPARE_AT:
+            self._cells[self._at + 3] = _NOTHING
+            self._cells[self._at + 2] += 1
+        self._at, self._partition = _SPARE_AT, _NOTHING
 
     def begun(self, record: RecordLike) -> None:
         self._enter(_BEGUN, record)
@@ -198,7 +209,9 @@ def read(path: str) -> dict[int, dict[int, Progress]]:
         if unit:
             progress = found[unit][index]
             progress.done = done
-            if flight >= 0:
+            if flight == _NEXT:
+                progress.suspects.add(done)
+            elif flight >= 0:
                 progress.suspects.update(range(flight, max(until, flight + 1)))
     for at in range(_LOGS_AT, _PID_AT, _LOG):
         if unit := cells[at]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from penstock.worker.lane import Lane
-from penstock.worker.protocol import WindowRequest
+from penstock.worker.protocol import WindowRequest, packed
 
 FILE_MARK = b"file:"
 """Before the name of a file that holds a window's request; a pickle never begins so."""
@@ -34,7 +34,7 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
         _lane = Lane()
     for request in list(requests):
         work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver
-        yield pickle.dumps(_lane.run(work), protocol=pickle.HIGHEST_PROTOCOL)
+        yield packed(_lane.run(work))
 
 
 def _content(request: bytes) -> bytes:

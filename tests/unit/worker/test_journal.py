@@ -33,10 +33,10 @@ def test_what_is_noted_is_read_by_unit_and_partition(tmp_path: Path) -> None:
         8: {0: Progress(5)},
     }
     first.acting_on(record(0, 120))
-    assert journal.read(path)[7][1] == Progress(51), "the thread has gone on to another partition"
+    assert journal.read(path)[7][1] == Progress(52), "the thread has gone on to another partition"
     assert journal.read(path)[7][0] == Progress(120, suspects={120})
     first.idle()
-    assert journal.read(path)[7][0] == Progress(120)
+    assert journal.read(path)[7][0] == Progress(121)
     written.close(first)
     assert journal.read(path) == {8: {0: Progress(5)}}
     written.close(second)

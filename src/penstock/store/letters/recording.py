@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -14,8 +13,9 @@ from penstock.store.letters import rows
 from penstock.store.letters.conditions import among
 from penstock.store.letters.model import LetterPlace
 from penstock.store.letters.payloads import PayloadFiles
+from penstock.store.many import InsertMany, insert_many
 from penstock.store.tables import dead_letter_payloads, dead_letter_search, dead_letter_steps, dead_letters
-from penstock.store.upsert import Insert, execute_many, insert, insert_many
+from penstock.store.upsert import Insert, insert
 
 _LETTER: Final = tuple(rows.COLUMNS)
 _PAYLOAD: Final = dead_letter_payloads.columns.keys()
@@ -29,22 +29,20 @@ class Recording:
     def __init__(self, database: Database, files: PayloadFiles) -> None:
         self._database = database
         self._files = files
-        self._letters = _letters_statement(database)
-        self._payloads = _payloads_statement(database)
-        self._search = _search_statement(database)
-        self._steps = _steps_statement(database)
-        self._run = partial(execute_many, database)
+        self._letters = insert_many(database, dead_letters, _LETTER, _letters)
+        self._payloads = insert_many(database, dead_letter_payloads, _PAYLOAD, _payloads)
+        self._search = _search_insert(database)
+        self._steps = insert_many(database, dead_letter_steps, _STEP, _steps)
 
     def write(self, connection: sa.Connection, letters: Sequence[DeadLetter]) -> dict[LetterPlace, int]:
         """Make the letters, or update those there are; ids by place."""
         # One statement must not meet a row twice, and writers that take rows in the same order cannot deadlock.
-        latest = {rows.place_of(letter): letter for letter in letters}
-        ordered = [latest[at] for at in sorted(latest)]
-        stored = self._run(connection, self._letters, [rows.letter_values(letter) for letter in ordered])
-        ids = {LetterPlace(r.pipeline, r.topic_id, r.partition, r.offset): r.id for r in stored}
-        numbered = [(ids[rows.place_of(letter)], letter) for letter in ordered]
+        latest = dict(sorted({rows.place_of(letter): letter for letter in letters}.items()))
+        stored = self._letters.run(connection, [rows.letter_values(letter) for letter in latest.values()])
+        ids = {LetterPlace(*place): number for number, *place in stored}
+        numbered = [(ids[at], letter) for at, letter in latest.items()]
         for some in rows.by_size(numbered):
-            self._run(connection, self._payloads, [rows.payload_values(*each, self._files) for each in some])
+            self._payloads.run(connection, [rows.payload_values(*each, self._files) for each in some])
         self.make_searchable(connection, numbered)
         return ids
 
@@ -52,12 +50,11 @@ class Recording:
         """Put the letters' texts where they are looked for."""
         with_grams = not self._database.is_sqlite
         values = [rows.search_values(*each, with_grams=with_grams) for each in numbered]
-        self._run(connection, self._search, values)
+        self._search.run(connection, values)
 
     def add_steps(self, connection: sa.Connection, steps: Sequence[dict[str, Any]]) -> None:
         """Go on with the letters' histories."""
-        if steps:
-            self._run(connection, self._steps, steps)
+        self._steps.run(connection, steps)
 
     def add_step(self, connection: sa.Connection, ids: Sequence[int], step: dict[str, Any]) -> None:
         """The same step for many letters; the database multiplies it in a third of the time."""
@@ -68,8 +65,7 @@ class Recording:
         connection.execute(statement.on_conflict_do_nothing(index_elements=_STEP_KEY))
 
 
-def _letters_statement(database: Database) -> sa.sql.dml.ReturningInsert[Any]:
-    statement = insert_many(database, dead_letters, _LETTER)
+def _letters(statement: Insert) -> sa.sql.dml.Insert:
     given, c = statement.excluded, dead_letters.c
     newer = {name: given[name] for name in ("spec_version", *rows.FAILURE)}
     earliest = sa.case((given.first_failed_at < c.first_failed_at, given.first_failed_at), else_=c.first_failed_at)
@@ -83,19 +79,24 @@ def _letters_statement(database: Database) -> sa.sql.dml.ReturningInsert[Any]:
     return statement.returning(c.id, *(c[name] for name in rows.COORDINATES))
 
 
-def _payloads_statement(database: Database) -> Insert:
+def _payloads(statement: Insert) -> Insert:
     # I3: the record's own bytes were stored with the first failure and are not touched again.
-    statement = insert_many(database, dead_letter_payloads, _PAYLOAD)
     seen = {"traceback": statement.excluded.traceback, "value_seen": statement.excluded.value_seen}
     return statement.on_conflict_do_update(index_elements=["letter_id"], set_=seen)
 
 
-def _search_statement(database: Database) -> Insert:
+def _search_insert(database: Database) -> InsertMany:
     names = rows.TEXTS if database.is_sqlite else (*rows.TEXTS, "grams")
-    statement = insert_many(database, dead_letter_search, names)
-    newer = {name: statement.excluded[name] for name in names if name != "letter_id"}
-    return statement.on_conflict_do_update(index_elements=["letter_id"], set_=newer)
+    newer = [name for name in names if name != "letter_id"]
+    return insert_many(
+        database,
+        dead_letter_search,
+        names,
+        lambda statement: statement.on_conflict_do_update(
+            index_elements=["letter_id"], set_={name: statement.excluded[name] for name in newer}
+        ),
+    )
 
 
-def _steps_statement(database: Database) -> Insert:
-    return insert_many(database, dead_letter_steps, _STEP).on_conflict_do_nothing(index_elements=_STEP_KEY)
+def _steps(statement: Insert) -> Insert:
+    return statement.on_conflict_do_nothing(index_elements=_STEP_KEY)
