@@ -51,7 +51,7 @@ class PenstockProcess:
 
     def start(self) -> Self:
         assert self._process is None, "the instance runs already"
-        if self.args[0] == "run":
+        if self.args[0] in ("run", "actions"):
             prepared_home(self.home)
         with self.stdout_file.open("ab") as out, self.log_file.open("ab") as log:
             self._process = CHILDREN.spawn(

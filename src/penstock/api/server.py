@@ -41,26 +41,31 @@ def make_app(health: Callable[[], Health], metrics: Callable[[], bytes]) -> Fast
     return app
 
 
-class HttpServer:
-    """Serves from `start` to `stop`.
+def make_monitoring(metrics: Callable[[], bytes]) -> FastAPI:
+    """The routes of DataHub's monitoring port: the metrics, and nothing else."""
+    app = FastAPI(title="Penstock", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/")
+    @app.get("/metrics")
+    def metrics_text() -> Response:
+        return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
+
+    return app
+
+
+class Server:
+    """Serves an app from `start` to `stop`.
 
     `port` None means the default one, and the next free one where that is taken; a port that was asked for and is taken
     is an error.
     """
 
-    def __init__(
-        self,
-        *,
-        health: Callable[[], Health],
-        metrics: Callable[[], bytes],
-        host: str = "127.0.0.1",
-        port: int | None = None,
-        default_port: int = 8642,
-    ) -> None:
-        self._host = _loopback(host)
+    def __init__(self, app: FastAPI, *, host: str, port: int | None, default_port: int, if_taken: str) -> None:
+        self._host = host
         self._port = port
         self._default_port = default_port
-        self._app = make_app(health, metrics)
+        self._if_taken = if_taken
+        self._app = app
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self.address: str | None = None
@@ -119,10 +124,45 @@ class HttpServer:
                 raise PortTakenError(
                     "the HTTP port is taken by another process",
                     received=f"{self._host}:{port}",
-                    hint="set PENSTOCK_HTTP_PORT to another port, or leave it out to get the next free one",
+                    hint=self._if_taken,
                 ) from error
             raise ConfigError(f"cannot listen: {error.strerror}", received=f"{self._host}:{port}") from error
         return listener
+
+
+class HttpServer(Server):
+    """Metrics and health, for this machine only."""
+
+    def __init__(
+        self,
+        *,
+        health: Callable[[], Health],
+        metrics: Callable[[], bytes],
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        default_port: int = 8642,
+    ) -> None:
+        super().__init__(
+            make_app(health, metrics),
+            host=_loopback(host),
+            port=port,
+            default_port=default_port,
+            if_taken="set PENSTOCK_HTTP_PORT to another port, or leave it out to get the next free one",
+        )
+
+
+class MonitoringServer(Server):
+    """The port that `--enable-monitoring` asks for. It tells figures only, so it listens where DataHub's does: on every
+    address, for a scraper that is elsewhere."""
+
+    def __init__(self, metrics: Callable[[], bytes], port: int) -> None:
+        super().__init__(
+            make_monitoring(metrics),
+            host="0.0.0.0",  # noqa: S104 - see above
+            port=port,
+            default_port=port,
+            if_taken="give another one with --monitoring-port",
+        )
 
 
 class PortTakenError(ConfigError):

@@ -19,17 +19,22 @@ Debug = Annotated[bool, typer.Option("--debug", envvar="PENSTOCK_DEBUG", help="S
 Body = Callable[..., Exit | None]
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Body], Body]:
-    """Register `body(terminal, …)` as the command `name`; typer reads its options from the other parameters."""
+def command(
+    app: typer.Typer, name: str, *, debug: Any = Debug, context: dict[str, Any] | None = None
+) -> Callable[[Body], Body]:
+    """Register `body(terminal, …)` as the command `name`; typer reads its options from the other parameters.
+
+    `debug` declares that option where it differs, `context` adds to how the command line is read.
+    """
 
     def register(body: Body) -> Body:
-        app.command(name, help=inspect.getdoc(body))(_wrapped(body))
+        app.command(name, help=inspect.getdoc(body), context_settings=context)(_wrapped(body, debug))
         return body
 
     return register
 
 
-def _wrapped(body: Body) -> Callable[..., None]:
+def _wrapped(body: Body, debug_option: Any) -> Callable[..., None]:
     def run(*, as_json: bool, debug: bool, **arguments: Any) -> None:
         terminal = Terminal(as_json=as_json, debug=debug)
         with terminal.reserved_output():
@@ -39,7 +44,7 @@ def _wrapped(body: Body) -> Callable[..., None]:
     hints = get_type_hints(body, include_extras=True)
     own = list(inspect.signature(body).parameters.values())[1:]
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own]
-    for name, annotation in (("as_json", AsJson), ("debug", Debug)):
+    for name, annotation in (("as_json", AsJson), ("debug", debug_option)):
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # inspect honours it, typeshed has no name for it
     run.__annotations__ = {p.name: p.annotation for p in parameters}

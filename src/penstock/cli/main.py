@@ -8,6 +8,7 @@ import sys
 import typer
 
 from penstock.cli import (
+    actions,
     db,
     dead_letters,
     demo,
@@ -35,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins, db, doctor):
+for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins, actions, db, doctor):
     part.register(app)
 
 

@@ -16,7 +16,7 @@ from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark
 from penstock.service.health import STARTING, Health, health_of
 from penstock.service.logs import configure_logs
-from penstock.service.run import PATIENCE, run_instance
+from penstock.service.run import PATIENCE, RunSummary, run_instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Ended:
 
     summary: dict[str, Any]
     code: Exit
+    run: RunSummary
 
 
 class Watch:
@@ -39,17 +40,18 @@ class Watch:
 
 def run_with_server(
     settings: Settings,
-    paths: Sequence[Path],
+    paths: Sequence[Path | str],
     *,
     on_address: Callable[[str | None], None],
     on_ready: Callable[[Instance], None],
     until_caught_up: bool = False,
+    until_over: bool = False,
     patience: float = PATIENCE,
     stop: threading.Event | None = None,
     spark: Spark | None = None,
 ) -> Ended:
     """Serve metrics and health from the first moment on, run, and stop serving last."""
-    configure_logs(level=settings.log.level, format=settings.log.format, secrets=settings.secrets)
+    configure_logs(**settings.log.model_dump(), secrets=settings.secrets)
     watch = Watch()
     server = _server(settings, watch) if settings.http.enabled else None
     address = server.start() if server else None
@@ -64,6 +66,7 @@ def run_with_server(
             paths,
             settings,
             until_caught_up=until_caught_up,
+            until_over=until_over,
             patience=patience,
             on_ready=ready,
             stop=stop,
@@ -73,7 +76,7 @@ def run_with_server(
     finally:
         if server:
             server.stop()
-    return Ended(summary.as_dict(), Exit.FAILED if summary.failed else Exit.OK)
+    return Ended(summary.as_dict(), Exit.FAILED if summary.failed else Exit.OK, summary)
 
 
 def _server(settings: Settings, watch: Watch) -> HttpServer:

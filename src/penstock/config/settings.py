@@ -127,8 +127,10 @@ class LogSettings(Model):
     """Least important kind of message that is written."""
     format: Literal["console", "json"] = "console"
     """For people or for machines."""
+    output: Literal["stderr", "split"] = "stderr"
+    """Where messages go: all to standard error, or (`split`) only errors, and the others to standard output."""
 
-    @field_validator("level", "format", mode="before")
+    @field_validator("level", "format", "output", mode="before")
     @classmethod
     def _any_case(cls, word: Any) -> Any:
         return word.strip().lower() if isinstance(word, str) else word

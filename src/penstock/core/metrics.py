@@ -100,6 +100,8 @@ class Metrics:
         self.store_errors = Counter(
             "penstock_store_errors_total", "Failed calls of the store.", ["operation"], registry=registry
         )
+        self.with_kafka_lag = True
+        """False: `kafka_consumer_lag`, which DataHub can switch off, is left out."""
         # DataHub Actions' names, so that boards and alerts written for it go on working.
         self.kafka_offset = Gauge(
             "kafka_offset", "Last offset seen.", ["topic", "partition", "pipeline_name"], registry=registry
@@ -148,7 +150,7 @@ class Metrics:
             if p.lag is not None:
                 self.lag.labels(pipeline, p.topic, str(p.partition)).set(p.lag)
                 lag_by_topic[p.topic] = lag_by_topic.get(p.topic, 0) + p.lag
-        for topic, lag in lag_by_topic.items():
+        for topic, lag in lag_by_topic.items() if self.with_kafka_lag else ():
             self.kafka_consumer_lag.labels(topic, pipeline).set(lag)
 
     def drop_partition(self, pipeline: str, topic: str, partition: int) -> None:

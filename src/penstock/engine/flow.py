@@ -105,6 +105,11 @@ class Flow(Planned):
             self._mail.put(None)
 
     @property
+    def over(self) -> bool:
+        """True: it has failed, or its source has ended; nothing more happens unless somebody says so."""
+        return self.state == "failed" or self._finished
+
+    @property
     def halted(self) -> bool:
         """True: nothing is read until somebody says so."""
         return (

@@ -58,6 +58,8 @@ class Instance:
         self.metrics = metrics
         self.flows: list[Flow] = []
         self.invalid: list[StateRow] = []
+        self.stopped_cleanly = True
+        """False: a pipeline was still at work when the time for its stop was over."""
         self._clusters: dict[object, ClusterView] = {}
         self._doorbells: dict[object, Doorbell] = {}
         self._started = False
@@ -149,6 +151,7 @@ class Instance:
             flow.stop()
         for flow in flows:
             if flow.started and not flow.wait_ended(max(0.1, end - time.monotonic())):
+                self.stopped_cleanly = False
                 log.warning("pipeline did not stop in time", pipeline=flow.name)
 
     def stop(self) -> None:

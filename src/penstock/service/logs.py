@@ -14,6 +14,7 @@ from penstock.core.visible import visible
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
+Output = Literal["stderr", "split"]
 
 _NOISY = ("py4j", "aiohttp.access", "uvicorn", "asyncio", "alembic")
 """Libraries whose information is of no use to people who run pipelines."""
@@ -23,10 +24,11 @@ def configure_logs(
     *,
     level: Level = "info",
     format: Format = "console",  # noqa: A002 - the setting's own name
+    output: Output = "stderr",
     secrets: Iterable[str] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Send everything to `stream` (default: standard error); call again to change it, as with more secrets."""
+    """Send everything to `stream` (default: by `output`); call again to change it, as with more secrets."""
     scrub = _Scrub(secrets)
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -48,7 +50,23 @@ def configure_logs(
         # Loggers made before the settings were read must follow them too.
         cache_logger_on_first_use=False,
     )
-    target = stream or sys.stderr
+    root = logging.getLogger()
+    root.handlers[:] = [_handler(target, format, shared) for target in _targets(output, stream)]
+    if len(root.handlers) > 1:
+        root.handlers[0].addFilter(lambda record: record.levelno < logging.ERROR)
+        root.handlers[1].setLevel(logging.ERROR)
+    root.setLevel(level.upper())
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _targets(output: Output, stream: TextIO | None) -> list[TextIO]:
+    if stream is not None:
+        return [stream]
+    return [sys.stdout, sys.stderr] if output == "split" else [sys.stderr]
+
+
+def _handler(target: TextIO, format: Format, shared: list[structlog.typing.Processor]) -> logging.Handler:  # noqa: A002 - as above
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -56,11 +74,7 @@ def configure_logs(
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(format, target)],
         )
     )
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    for name in _NOISY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    return handler
 
 
 def _renderer(format: Format, stream: TextIO) -> structlog.typing.Processor:  # noqa: A002 - as above

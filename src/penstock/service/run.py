@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from penstock.config.loading import Loaded
 from penstock.config.problems import InvalidConfigError
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
-from penstock.core.errors import PenstockError, Unavailable
+from penstock.core.errors import ConfigError, PenstockError, Unavailable
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
 from penstock.engine.flow import Flow
@@ -26,6 +26,7 @@ from penstock.engine.spark import Spark, SparkDied
 from penstock.service.client_checks import client_problem
 from penstock.service.logs import configure_logs
 from penstock.service.opening import opened_for_writing
+from penstock.service.statistics import statistics
 from penstock.service.validation import load_checked
 from penstock.service.warm_up import begin_spark
 from penstock.store import StateRow
@@ -50,9 +51,22 @@ class RunSummary:
     pipelines: dict[str, PipelineSummary]
     failed: bool
     """A pipeline failed or did not catch up, or a file could not be used."""
+    failed_pipelines: tuple[str, ...] = ()
+    asked: bool = True
+    """It was told to stop; False: nothing was left to do."""
+    clean: bool = True
+    """False: a pipeline was still at work when the time for its stop was over."""
+    statistics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """DataHub's object per pipeline."""
 
     def as_dict(self) -> dict[str, Any]:
         return {"pipelines": {name: summary.as_dict() for name, summary in self.pipelines.items()}}
+
+
+class NoPipelineLeft(ConfigError):
+    """No file gave a pipeline that can be run."""
+
+    code = "no_pipeline"
 
 
 class Stop:
@@ -83,6 +97,7 @@ def run_instance(
     settings: Settings,
     *,
     until_caught_up: bool = False,
+    until_over: bool = False,
     patience: float = PATIENCE,
     on_ready: Callable[[Instance], None] | None = None,
     stop: threading.Event | None = None,
@@ -91,17 +106,20 @@ def run_instance(
 ) -> RunSummary:
     """Run the pipelines of these files, on a Spark that was begun before, if given.
 
-    `until_caught_up` ends with `NoProgress` when nothing has moved for `patience` seconds.
+    `until_caught_up` ends with `NoProgress` when nothing has moved for `patience` seconds. `until_over` ends when every
+    pipeline has failed or its source has ended, and wants one pipeline at least.
     """
     loaded = load_checked(paths)
     for warning in loaded.warnings:
         log.warning(str(warning))
     for problem in loaded.problems:
         log.error(str(problem))
+    if not loaded.specs and until_over:
+        raise NoPipelineLeft("no pipeline is left to run", hint="give one that is enabled and whose variables are set")
     if not loaded.specs and loaded.problems:
         raise InvalidConfigError(loaded.problems)
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
-    configure_logs(level=settings.log.level, format=settings.log.format, secrets=secrets)
+    configure_logs(**settings.log.model_dump(), secrets=secrets)
     with Stop() as asked, opened_for_writing(settings) as store:
         instance = Instance(
             settings,
@@ -123,11 +141,19 @@ def run_instance(
             _say_what_does_not_run(instance)
             if on_ready:
                 on_ready(instance)
-            _wait(instance, [asked.asked, *([stop] if stop else [])], patience if until_caught_up else None)
+            stops = [asked.asked, *([stop] if stop else [])]
+            _wait(instance, stops, patience if until_caught_up else None, until_over=until_over)
             failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
         finally:
             instance.stop()
-        return RunSummary(instance.summary(), failed or any(flow.state == "failed" for flow in instance.flows))
+        return RunSummary(
+            instance.summary(),
+            failed or any(flow.state == "failed" for flow in instance.flows),
+            failed_pipelines=tuple(flow.name for flow in instance.flows if flow.state == "failed"),
+            asked=any(stop.is_set() for stop in stops),
+            clean=instance.stopped_cleanly,
+            statistics={flow.name: statistics(flow) for flow in instance.flows},
+        )
 
 
 def _add(instance: Instance, spec: PipelineSpec, loaded: Loaded) -> None:
@@ -152,7 +178,9 @@ def _say_what_does_not_run(instance: Instance) -> None:
             log.warning("pipeline does not run", pipeline=flow.name, state=state, reason=reason, hint=hint)
 
 
-def _wait(instance: Instance, stops: list[threading.Event], patience: float | None) -> None:
+def _wait(
+    instance: Instance, stops: list[threading.Event], patience: float | None, *, until_over: bool = False
+) -> None:
     """Until asked to stop; with `patience`, until caught up or until nothing has moved for so long."""
     ends, all_failed, watch = None, False, _Progress(instance)
     while not any(stop.is_set() for stop in stops):
@@ -171,6 +199,8 @@ def _wait(instance: Instance, stops: list[threading.Event], patience: float | No
             )
         if all_failed != (all_failed := all(flow.state == "failed" for flow in instance.flows)) and all_failed:
             log.error("every pipeline has failed")
+        if until_over and all(flow.over for flow in instance.flows):
+            return
         time.sleep(_LOOK_EVERY)
 
 
