@@ -65,6 +65,9 @@ def actions(
     pipeline has failed or none could be started.
     """
     words = list(ctx.args)
+    if words[:1] == ["actions"]:
+        # An alias for `datahub-actions` hands over that command's own name for its only group.
+        words.pop(0)
     word = words.pop(0) if words and words[0] in ("run", "version") else "run"
     if version or word == "version":
         _show_version(terminal)
