@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.children import CHILDREN
 
-from bench.datahub import compare
+from bench.datahub import compare, readers
 from bench.engine import drain, latency, many, replay, start, work
 from bench.engine.rig import Rig
 from bench.machine import facts
@@ -28,6 +28,7 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "poison": work.poison,
     "takeover": work.takeover,
     "datahub": compare.datahub,
+    "readers": readers.readers,
 }
 """In the order in which they run; each gets a broker of its own."""
 

@@ -1,4 +1,4 @@
-"""The peer's own virtual environment, made from its hash-pinned lock and made anew when the lock changes."""
+"""Virtual environments of peers, each made from its hash-pinned lock and made anew when the lock changes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,30 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCK = Path(__file__).with_name("requirements.txt")
+_HERE = Path(__file__).parent
 _UV = ROOT / ".cache" / "uv" / "bin" / "uv"
-_FOLDER = ROOT / ".cache" / "peers" / "datahub"
+_PEERS = ROOT / ".cache" / "peers"
 
 
 def peer_environment() -> Path:
     """The folder of the environment in which `datahub-actions` is installed."""
-    stamp, wanted = _FOLDER / "lock.sha256", hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    return _environment("datahub", _HERE / "requirements.txt")
+
+
+def readers_environment() -> Path:
+    """The folder of the environment with other Avro readers."""
+    return _environment("readers", _HERE / "readers.txt")
+
+
+def _environment(name: str, lock: Path) -> Path:
+    folder = _PEERS / name
+    stamp, wanted = folder / "lock.sha256", hashlib.sha256(lock.read_bytes()).hexdigest()
     if not stamp.exists() or stamp.read_text() != wanted:
-        print(f"installing the peer into {_FOLDER.relative_to(ROOT)}", flush=True)
-        shutil.rmtree(_FOLDER, ignore_errors=True)
-        _install(_FOLDER, "--require-hashes", "-r", str(LOCK))
+        print(f"installing {lock.relative_to(ROOT)} into {folder.relative_to(ROOT)}", flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        _install(folder, "--require-hashes", "-r", str(lock))
         stamp.write_text(wanted)
-    return _FOLDER
+    return folder
 
 
 def _install(folder: Path, *what: str) -> None:
