@@ -13,6 +13,9 @@ Headers = list[tuple[str, bytes | None]]
 
 TIMESTAMP_TYPES = ("none", "create", "append")
 """Names of Kafka's timestamp types, by their number in the client."""
+ENVELOPE = -1
+"""In the place of a timestamp type: the value is the text of an envelope that DataHub kept, not a record's own bytes.
+No record that a client reads can say so."""
 
 
 class RecordLike(Protocol):

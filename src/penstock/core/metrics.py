@@ -119,13 +119,16 @@ class Metrics:
             registry=registry,
         )
 
-    def add_events(self, pipeline: str, *, acted: int = 0, filtered: int = 0, failed: int = 0) -> None:
+    def add_events(
+        self, pipeline: str, *, acted: int = 0, filtered: int = 0, unrouted: int = 0, failed: int = 0
+    ) -> None:
         """Counts of one unit."""
-        for outcome, count in (("acted", acted), ("filtered", filtered), ("failed", failed)):
+        outcomes = {"acted": acted, "filtered": filtered, "unrouted": unrouted, "failed": failed}
+        for outcome, count in outcomes.items():
             if count:
                 self.events.labels(pipeline, outcome).inc(count)
-        if acted or filtered:
-            self.kafka_messages.labels(pipeline, "False").inc(acted + filtered)
+        if acted or filtered or unrouted:
+            self.kafka_messages.labels(pipeline, "False").inc(acted + filtered + unrouted)
         if failed:
             self.kafka_messages.labels(pipeline, "True").inc(failed)
 

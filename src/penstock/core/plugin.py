@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 from penstock.core.event import Event, RecordLike
@@ -49,8 +50,35 @@ class PipelineContext:
         self._graph = graph
 
 
+Wanted = Callable[[str], Sequence[Mapping[str, Any]] | None]
+"""What a filter wants of events of a type: any of these predicates must match; None: all pass."""
+
+
+@dataclass(slots=True)
+class Dropped:
+    """What a decoder dropped, and why."""
+
+    unrouted: int = 0
+    """Records that there is no event for."""
+    early: dict[str, int] = field(default_factory=dict)
+    """Change logs by the answer found before their full decode: `passed`, `rejected`, `entirely_rejected`."""
+    by_step: dict[int, int] = field(default_factory=dict)
+    """Other events, by the step that would have dropped them."""
+
+    def take(self) -> Dropped:
+        """What was counted since this was asked last."""
+        taken = Dropped(self.unrouted, dict(self.early), dict(self.by_step))
+        self.unrouted = 0
+        self.early.clear()
+        self.by_step.clear()
+        return taken
+
+
 class Decoder(ABC):
     """Turns raw bytes into values, a batch per call."""
+
+    dropped: Dropped | None = None
+    """Counts since they were last taken; None: it drops nothing."""
 
     @classmethod
     @abstractmethod
@@ -58,11 +86,15 @@ class Decoder(ABC):
         """`source` is the pipeline's `KafkaSourceConfig`."""
 
     @abstractmethod
-    def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception]:
-        """One result per record, in order: an event, or the error that this record alone ends with.
+    def decode(self, records: Sequence[RecordLike]) -> Sequence[Event | Exception | None]:
+        """One result per record, in order: an event, the error that this record alone ends with, or None for one that
+        is dropped.
 
         An outage (`Transient`) is raised, for it concerns the whole batch: nothing of it is settled, it is read again.
         """
+
+    def push_down(self, steps: Sequence[Wanted]) -> None:  # noqa: B027 - most can answer no filter
+        """What the first steps behind the decoder want. They run all the same: the decoder may drop what they would."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Let go of connections."""

@@ -32,7 +32,9 @@ def compile_predicate(want: Any) -> Test:
 def body_of(event: Event) -> Any:
     """What predicates look at: the event's JSON text, parsed; the decoded value itself where that is the same."""
     body = event.event
-    return event.value if isinstance(body, Body) else json.loads(body.as_json())
+    if isinstance(body, Body):
+        return event.value
+    return body if hasattr(body, "as_map") else json.loads(body.as_json())
 
 
 def never_matching(want: Any, path: str = "event") -> Iterator[str]:
@@ -65,8 +67,11 @@ def _map_test(want: Mapping[str, Any]) -> Test:
     return matches
 
 
-def _as_map(have: Any) -> dict[str, Any] | None:
-    """A map, or a text that parses as a JSON map."""
+def _as_map(have: Any) -> Any:
+    """A map, or a text that parses as a JSON map; of DataHub's records, what stands for the map that JSON has."""
+    as_map = getattr(have, "as_map", None)
+    if as_map is not None:
+        return as_map()
     have = _plain(have)
     if isinstance(have, dict):
         return have
@@ -83,4 +88,6 @@ def _plain(have: Any) -> Any:
     """`have` as its JSON text would give it back (bytes as text, tuples as lists)."""
     if type(have) in _PLAIN:
         return have
+    if type(have) is bytes:
+        return json_default(have)
     return orjson.loads(orjson.dumps(have, default=json_default, option=orjson.OPT_NON_STR_KEYS))

@@ -219,6 +219,9 @@ class KafkaAuditHeaderClass(DictWrapper, eq=False, gc=False):
         Field("clusterConnectionString", "text"),
     )
 
+    def as_map(self) -> Any:
+        return self.to_obj()  # the id's form is not that of other bytes
+
 
 class ParametersClass(DictWrapper, eq=False, gc=False):
     FULL_NAME: ClassVar[str] = "com.linkedin.pegasus2avro.platform.event.v1.Parameters"

@@ -14,13 +14,14 @@ decoders: Registry[Decoder] = Registry(
     base=Decoder,  # type: ignore[type-abstract]  # a base to check against, never created
     builtin={
         "avro": "penstock.decode.avro:AvroDecoder",
+        "datahub": "penstock.decode.datahub:DataHubDecoder",
         "envelope": "penstock.decode.envelope:EnvelopeDecoder",
         "json": "penstock.decode.json:JsonDecoder",
         "raw": "penstock.decode.raw:RawDecoder",
         "text": "penstock.decode.text:TextDecoder",
     },
     groups=("penstock.decoders",),
-    elsewhere={"datahub": _LATER, "wherehows": _LATER},
+    elsewhere={"wherehows": _LATER},
 )
 
 

@@ -125,7 +125,9 @@ class Units:
 
     def _count(self, outcome: UnitOutcome) -> None:
         c, metrics, name = outcome.counts, self._flow.around.metrics, self._flow.name
-        metrics.add_events(name, acted=c.acted, filtered=c.filtered, failed=c.failed)
+        filtered = c.filtered - c.unrouted
+        metrics.add_events(name, acted=c.acted, filtered=filtered, unrouted=c.unrouted, failed=c.failed)
+        metrics.add_early_filtered(name, c.early)
         metrics.add_retries(name, c.retried)
         if outcome.failures:
             stages = [failed.failure.stage for failed in outcome.failures]

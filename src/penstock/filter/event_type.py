@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from penstock.config.spec import Model
 from penstock.core.event import Event
 from penstock.core.plugin import Filter, PipelineContext
 from penstock.core.plugin_config import parse_config
-from penstock.core.predicate import Test, body_of, compile_predicate
+from penstock.core.predicate import body_of, compile_predicate
 
 
 class EventTypePredicates(Model):
@@ -32,11 +33,10 @@ class EventTypeFilter(Filter):
     type_name: ClassVar[str] = "event_type"
 
     def __init__(self, config: EventTypeConfig) -> None:
-        self._tests: dict[str, list[Test] | None] = {
-            event_type: None
-            if given is None or given.event is None
-            else [compile_predicate(one) for one in given.event]
-            for event_type, given in config.filter.items()
+        self._wanted = {name: None if given is None else given.event for name, given in config.filter.items()}
+        self._tests = {
+            name: None if wanted is None else [compile_predicate(one) for one in wanted]
+            for name, wanted in self._wanted.items()
         }
 
     @classmethod
@@ -52,7 +52,6 @@ class EventTypeFilter(Filter):
         body = body_of(event)
         return any(test(body) for test in tests)
 
-
-def _tests(given: EventTypePredicates | None) -> list[Test] | None:
-    """None: the type alone is enough."""
-    return None if given is None or given.event is None else [compile_predicate(one) for one in given.event]
+    def wanted(self, event_type: str) -> Sequence[Mapping[str, Any]] | None:
+        """Predicates of which one must match; None: all events of the type pass."""
+        return self._wanted.get(event_type, [])

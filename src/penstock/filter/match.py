@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from penstock.config.spec import Model
@@ -27,6 +28,7 @@ class Match(Filter):
     type_name: ClassVar[str] = "match"
 
     def __init__(self, config: MatchConfig) -> None:
+        self._event = config.event
         self._test = compile_predicate(config.event)
         types = [config.event_type] if isinstance(config.event_type, str) else config.event_type
         self._types = None if types is None else frozenset(types)
@@ -39,3 +41,7 @@ class Match(Filter):
         if self._types is not None and event.event_type not in self._types:
             return False
         return self._test(body_of(event))
+
+    def wanted(self, event_type: str) -> Sequence[Mapping[str, Any]] | None:
+        """Predicates of which one must match."""
+        return [self._event] if self._types is None or event_type in self._types else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from penstock.config.spec import Model
@@ -28,6 +29,7 @@ class LegacyFilter(Transform):
 
     def __init__(self, config: LegacyFilterConfig) -> None:
         self._types = frozenset([config.event_type] if isinstance(config.event_type, str) else config.event_type)
+        self._event = config.event
         self._test = None if config.event is None else compile_predicate(config.event)
 
     @classmethod
@@ -38,3 +40,9 @@ class LegacyFilter(Transform):
         if event.event_type not in self._types:
             return None
         return event if self._test is None or self._test(body_of(event)) else None
+
+    def wanted(self, event_type: str) -> Sequence[Mapping[str, Any]] | None:
+        """Predicates of which one must match; None: all events of the type pass."""
+        if event_type not in self._types:
+            return []
+        return None if self._event is None else [self._event]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from penstock.act.registry import actions
@@ -12,10 +13,13 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import Stage
 from penstock.core.errors import PluginError, Unavailable
 from penstock.core.event import Event, RecordLike
-from penstock.core.plugin import Action, Decoder, PipelineContext
+from penstock.core.plugin import Action, Decoder, Dropped, PipelineContext
 from penstock.datahub.graph import catalogue
 from penstock.decode import decoder_for
+from penstock.filter.event_type import EventTypeFilter
+from penstock.filter.match import Match
 from penstock.filter.registry import filters
+from penstock.transform.legacy_filter import LegacyFilter
 from penstock.transform.registry import transforms
 from penstock.worker.step_counts import StepCounter
 
@@ -33,6 +37,9 @@ class Broken:
     step: int = 0
     """The failed step's place in the chain."""
 
+
+_FORESEEN = (EventTypeFilter, Match, LegacyFilter)
+"""Steps whose wishes a decoder may answer; a subclass of one may do anything."""
 
 Item = Event | Broken
 Step = Callable[[list[Item]], list[Item]]
@@ -56,13 +63,16 @@ class Chain:
         ctx.open_graph = catalogue(spec.datahub)
         decoder = decoder_for(spec.source.config, ctx)
         steps: list[Step] = []
+        made: list[Any] = []
         counters = [StepCounter() for _ in (*spec.filters, *spec.transform)]
         for entry in spec.filters:
-            matches = filters.create(entry.type, entry.config, ctx).matches
-            steps.append(_filtering(matches, len(steps), counters[len(steps)]))
+            made.append(filters.create(entry.type, entry.config, ctx))
+            steps.append(_filtering(made[-1].matches, len(steps), counters[len(steps)]))
         for entry in spec.transform:
-            transform = transforms.create(entry.type, entry.config, ctx).transform
-            steps.append(_transforming(transform, len(steps), counters[len(steps)]))
+            made.append(transforms.create(entry.type, entry.config, ctx))
+            steps.append(_transforming(made[-1].transform, len(steps), counters[len(steps)]))
+        # What a user's step would have been given cannot be known before it was: only what comes before it is foreseen.
+        decoder.push_down([step.wanted for step in takewhile(lambda step: type(step) in _FORESEEN, made)])
         return cls(decoder, steps, actions.create(spec.action.type, spec.action.config, ctx), counters)
 
     def prepare(self, records: Sequence[RecordLike]) -> list[Item]:
@@ -73,8 +83,11 @@ class Chain:
             items = decoded  # type: ignore[assignment]  # the line above proved it
         else:
             for record, result in zip(records, decoded, strict=True):
-                stage: Stage = getattr(result, "stage", "decode")
-                items.append(result if isinstance(result, Event) else Broken(record, stage, result))
+                if isinstance(result, Event):
+                    items.append(result)
+                elif result is not None:
+                    stage: Stage = getattr(result, "stage", "decode")
+                    items.append(Broken(record, stage, result))
         for step in self.steps:
             items = step(items)
         return items
@@ -93,6 +106,15 @@ class Chain:
         else:
             return item
         return items[0] if items else None
+
+    def take_dropped(self) -> Dropped:
+        """What the decoder dropped since this was asked last; the steps that would have done it count it as theirs."""
+        dropped = self.decoder.dropped.take() if self.decoder.dropped is not None else Dropped()
+        for step, count in dropped.by_step.items():
+            for counter in self.counters[:step]:
+                counter.add(processed=count, passed=count, failed=0)
+            self.counters[step].add(processed=count, passed=0, failed=0)
+        return dropped
 
     def close(self) -> None:
         self.decoder.close()

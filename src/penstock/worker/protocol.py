@@ -59,6 +59,7 @@ class Assignment:
     frontier: int
     holes: tuple[int, ...] = ()
     retries: tuple[Retry, ...] = ()
+    topic_id: str = ""
 
     @property
     def key(self) -> Partition:
@@ -157,6 +158,10 @@ class Counts:
     """Times that the action raised or did not return in time, attempts that were repeated included."""
     failed_acks: int = 0
     """Acknowledgements that a foreign source refused."""
+    unrouted: int = 0
+    """Filtered because there is no event for the record; `filtered` has them too."""
+    early: dict[str, int] = field(default_factory=dict)
+    """DataHub's change logs by the answer found before their full decode."""
 
     def add(self, other: Counts) -> None:
         self.read += other.read
@@ -166,6 +171,9 @@ class Counts:
         self.retried += other.retried
         self.act_errors += other.act_errors
         self.failed_acks += other.failed_acks
+        self.unrouted += other.unrouted
+        for answer, count in other.early.items():
+            self.early[answer] = self.early.get(answer, 0) + count
 
 
 @dataclass(slots=True)

@@ -171,6 +171,8 @@ class UnitRun(threading.Thread):
             pages.idle()
         self.outcome.counts.filtered += len(batch.records) - len(items)
         self._feed(pipeline, items)
+        if not self._unfed:
+            acting.reach(batch.ends)
         if self.request.careful:
             acting.calm_down()
         if pages is not None and not self._unfed and acting.all_done:
@@ -201,6 +203,8 @@ class UnitRun(threading.Thread):
         tally.end()
         counts.acted, counts.failed, counts.retried = tally.acted, len(tally.failures), tally.retried
         counts.act_errors = tally.act_errors
+        dropped = pipeline.chain.take_dropped()
+        counts.unrouted, counts.early = dropped.unrouted, dropped.early
         outcome.steps = [counter.take() for counter in pipeline.chain.counters]
         outcome.failures, outcome.latencies, outcome.halt = list(tally.failures), tally.latencies, tally.halt
         outcome.busy = time.monotonic() - self._began - self._idle
