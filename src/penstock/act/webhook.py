@@ -127,9 +127,9 @@ class Webhook(Action):
             async with self._open().request(
                 self._config.method, self._url, data=body, headers=headers, allow_redirects=False
             ) as answer:
-                text = await _read(answer)
+                text = await read_answer(answer)
                 if not 200 <= answer.status < 300:
-                    raise _failure(answer, text, self._host, self._config.fail_on)
+                    raise failure_of(answer, text, self._host, self._config.fail_on)
         except TimeoutError:
             raise WebhookAwayError(f"{self._host} gave no answer within {self._config.timeout:g} s") from None
         except ClientConnectionError as error:
@@ -180,7 +180,7 @@ def _value_content(event: Event) -> Content:
     return json_bytes(event.value), "application/json"
 
 
-async def _read(answer: ClientResponse) -> bytes:
+async def read_answer(answer: ClientResponse) -> bytes:
     """The answer, as far as it is read."""
     chunks: list[bytes] = []
     size = 0
@@ -190,7 +190,8 @@ async def _read(answer: ClientResponse) -> bytes:
     return b"".join(chunks)
 
 
-def _failure(answer: ClientResponse, body: bytes, host: str, fail_on: frozenset[int]) -> PenstockError:
+def failure_of(answer: ClientResponse, body: bytes, host: str, fail_on: frozenset[int] = frozenset()) -> PenstockError:
+    """What an answer other than 2xx means: the server is away, or the event is at fault."""
     status = answer.status
     shown = body.decode(errors="replace").strip()[:_SHOWN]
     message = f"{host} answered {status} {answer.reason or ''}".rstrip() + (f": {shown}" if shown else "")

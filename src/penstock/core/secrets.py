@@ -37,10 +37,15 @@ _ABOUT = _words(
     " second minute"
 )
 
+# Keys of actions whose addresses are passwords in themselves: who knows one may write to the channel.
+_ADDRESSES = _words("urls webhook_url")
+
 _URL_PASSWORD = re.compile(r"([a-zA-Z][\w+.-]*://[^\s/?#:@]*):([^\s/?#]+)@")
 _URL_QUERY = re.compile(r"([?&;])([\w.-]+)=([^&;#\s]+)")
 _SCHEME = re.compile(r"\b(bearer|basic|token)\s+(\S+)", re.IGNORECASE)
 _ASSIGNED = re.compile(r"([\w.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;\"']+))")
+_TOKEN = 12
+"""Letters from which on a part of a secret address is taken for a token."""
 _SHORTEST = 4
 """Shorter values are not scrubbed: they would blacken half of any text and hide nothing."""
 
@@ -115,6 +120,8 @@ def _forms(secret: str) -> Iterator[str]:
 
 def is_secret_key(name: str) -> bool:
     """Whether a key of this name (`sasl.password`, `x-api-key`, `botToken`) holds a secret."""
+    if name.lower() in _ADDRESSES:
+        return True
     words = [word.lower() for word in _WORD.findall(name)]
     if not words or words[-1] in _ABOUT or words[0] in ("max", "min"):
         return False
@@ -153,6 +160,10 @@ def secrets_at_key(value: str) -> set[str]:
         if scheme.lower() == "basic":
             found |= _basic_password(rest)
     found |= {a or b or c for name, a, b, c in _ASSIGNED.findall(value) if is_secret_key(name)}
+    if "://" in value:
+        # Tokens stand in any place of such an address; a host has a dot in it.
+        parts = re.split(r"[/?&=@:#]", value.partition("://")[2])
+        found |= {part for part in parts if len(part) >= _TOKEN and "." not in part}
     user, colon, password = value.partition(":")
     if colon and user and " " not in value and "//" not in value:
         found.add(password)

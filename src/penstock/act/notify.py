@@ -1,0 +1,191 @@
+"""The `notify` action: a message per event to any service that apprise knows."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, field_validator
+
+from penstock.act.observed import Seen, observed
+from penstock.act.webhook import WebhookAwayError, WebhookError, WebhookRefusedError
+from penstock.config.spec import Model
+from penstock.core.durations import Duration
+from penstock.core.errors import PenstockError
+from penstock.core.event import Event
+from penstock.core.expression import Expression
+from penstock.core.plugin import Action, PipelineContext
+from penstock.core.plugin_config import parse_config
+
+_HOLE = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
+_UNFINISHED = 1_000
+"""Events of which we remember whom they have reached, should they be tried again."""
+
+
+class NotifyConfig(Model):
+    """Keys of the `notify` action."""
+
+    urls: list[str] = Field(min_length=1)
+    """Where messages go, in apprise's way to write it: `slack://…`, `mailto://…`, `json://host/path`. Kept secret."""
+    title: str = "{{ event_type }}"
+    """Text, with CEL expressions in `{{ … }}`."""
+    body: str | None = None
+    """Text, with CEL expressions in `{{ … }}`; absent: the event as JSON."""
+    embargo: Duration | None = Field(default=None, gt=0)
+    """After a message, others with the same title are held back for this time; the next one says how many they were."""
+    allow_private: bool = False
+    """True: services at addresses of the local machine or of private networks may be called over HTTP."""
+
+    @field_validator("urls", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, urls: Any) -> Any:
+        return [urls] if isinstance(urls, str) else urls
+
+    @field_validator("urls")
+    @classmethod
+    def _known(cls, urls: list[str]) -> list[str]:
+        for number, url in enumerate(urls, 1):
+            if _service(url) is None:
+                raise ValueError(f"number {number} is no address that apprise knows")
+        return urls
+
+    @field_validator("title", "body")
+    @classmethod
+    def _compiles(cls, text: str | None) -> str | None:
+        for hole in _HOLE.findall(text or ""):
+            try:
+                Expression(hole.strip())
+            except PenstockError as error:
+                raise ValueError(str(error)) from None
+        return text
+
+
+class Notify(Action):
+    """Sends to every address; a retry goes only to those that the event has not reached."""
+
+    parallel_safe: ClassVar[bool] = False  # the embargo counts over all events of an instance
+    config_model: ClassVar[type[NotifyConfig]] = NotifyConfig
+    type_name: ClassVar[str] = "notify"
+
+    def __init__(self, config: NotifyConfig) -> None:
+        self._services = [_service(url) for url in config.urls]
+        self._title = _text(config.title)
+        self._body = _text(config.body) if config.body is not None else lambda event: event.event.as_json()
+        self._embargo = Embargo(config.embargo) if config.embargo is not None else None
+        self._allow_private = config.allow_private
+        self._reached: OrderedDict[tuple[str, int, int], set[int]] = OrderedDict()
+
+    @classmethod
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:  # noqa: ARG003 - the contract's signature
+        return cls(parse_config(NotifyConfig, config, "notify"))
+
+    def act(self, event: Event) -> None:
+        title, body = self._title(event), self._body(event)
+        record = event.record
+        place = (record.topic(), record.partition(), record.offset())
+        if self._embargo is not None and place not in self._reached:
+            held = self._embargo.enter(title)
+            if held is None:
+                return
+            body += _more(held)
+        reached = self._reached.setdefault(place, set())
+        for number, service in enumerate(self._services):
+            if number not in reached:
+                _send(service, title, body, allow_private=self._allow_private)
+                reached.add(number)
+        del self._reached[place]
+        while len(self._reached) > _UNFINISHED:
+            self._reached.popitem(last=False)
+
+    def close(self) -> None:
+        """Tell what is still held back; a service that is away now is not waited for."""
+        for title, held in self._embargo.rest() if self._embargo is not None else ():
+            for service in self._services:
+                try:
+                    _send(service, title, _more(held).strip(), allow_private=self._allow_private)
+                except PenstockError:
+                    continue
+
+
+class Embargo:
+    """One message per title and interval."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[float, int]] = {}
+        """End of the embargo, and how many were held back."""
+
+    def enter(self, title: str) -> int | None:
+        """How many were held back before this one, which may go; None: this one is held back."""
+        now = time.monotonic()
+        with self._lock:
+            end, held = self._held.get(title, (0.0, 0))
+            if now < end:
+                self._held[title] = (end, held + 1)
+                return None
+            self._held = {each: state for each, state in self._held.items() if state[1] or state[0] > now}
+            self._held[title] = (now + self._interval, 0)
+            return held
+
+    def rest(self) -> list[tuple[str, int]]:
+        with self._lock:
+            return [(title, held) for title, (_, held) in self._held.items() if held]
+
+
+def _more(held: int) -> str:
+    return f"\n\n{held} more like this since the last message" if held else ""
+
+
+def _service(url: str) -> Any:
+    import apprise  # noqa: PLC0415 - slow to load, and few pipelines notify
+
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it writes addresses into its log
+    asset = apprise.AppriseAsset(app_id="Penstock", app_desc="Penstock", app_url="", async_mode=False)
+    return apprise.Apprise.instantiate(url, asset=asset)
+
+
+def _send(service: Any, title: str, body: str, *, allow_private: bool) -> None:
+    with observed(allow_private=allow_private) as seen:
+        done = service.notify(title=title, body=body)
+    if not done:
+        raise _failure(str(service.service_name), seen)
+
+
+def _failure(name: str, seen: Seen) -> PenstockError:
+    """What a service that did not take a message means, by what it answered; without an answer it is away."""
+    if seen.refused is not None:
+        return seen.refused
+    if seen.status is None:
+        return WebhookAwayError(f"{name} cannot be reached{f': {seen.error}' if seen.error else ''}")
+    said = f"{name} answered {seen.status}"
+    if seen.status >= 500 or seen.status == 429:
+        away = WebhookAwayError(said, received=seen.status)
+        away.retry_after = seen.retry_after
+        return away
+    if seen.status < 400 or seen.status in (408, 425):
+        return WebhookError(said, received=seen.status)
+    return WebhookRefusedError(said, received=seen.status)
+
+
+def _text(template: str) -> Callable[[Event], str]:
+    """A function that fills the holes of a text."""
+    pieces = _HOLE.split(template)
+    texts, expressions = pieces[::2], [Expression(hole.strip()) for hole in pieces[1::2]]
+
+    def filled(event: Event) -> str:
+        values = [_shown(expression(event)) for expression in expressions]
+        return "".join(part for pair in zip(texts, [*values, ""], strict=True) for part in pair)
+
+    return filled
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

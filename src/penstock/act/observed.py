@@ -1,0 +1,90 @@
+"""Sees what a library that keeps errors to itself is answered over HTTP, and keeps it away from private addresses."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.act.public_address import AddressRefusedError, check_literal, check_public
+from penstock.act.webhook import retry_after
+
+
+@dataclass(slots=True)
+class Seen:
+    """Of the requests of one call: what the last one that went wrong came to."""
+
+    allow_private: bool
+    status: int | None = None
+    retry_after: float | None = None
+    error: str | None = None
+    """Name of the exception, where there was no answer."""
+    refused: AddressRefusedError | None = None
+
+
+_seen: ContextVar[Seen | None] = ContextVar("seen", default=None)
+_lock = threading.Lock()
+_watching = False
+
+
+@contextmanager
+def observed(*, allow_private: bool) -> Iterator[Seen]:
+    """While this is entered, requests of the calling thread are looked at; those of others are not touched."""
+    _watch()
+    seen = Seen(allow_private)
+    token = _seen.set(seen)
+    try:
+        yield seen
+    finally:
+        _seen.reset(token)
+
+
+def _watch() -> None:
+    """Put ourselves around the one function through which all requests go, once per process."""
+    global _watching  # noqa: PLW0603 - one process, one library
+    with _lock:
+        if _watching:
+            return
+        from requests import Session  # noqa: PLC0415 - only who notifies needs it
+
+        plain = Session.send
+
+        @functools.wraps(plain)
+        def send(session: Any, request: Any, **options: Any) -> Any:
+            seen = _seen.get()
+            if seen is None:
+                return plain(session, request, **options)
+            _check(seen, request.url)
+            try:
+                answer = plain(session, request, **options)
+            except Exception as error:
+                seen.status, seen.error = None, type(error).__name__
+                raise
+            if answer.status_code >= 300 or seen.status is None:
+                seen.status = answer.status_code
+                seen.retry_after = retry_after(answer.headers.get("Retry-After"))
+            return answer
+
+        Session.send = send  # type: ignore[method-assign,assignment]  # on purpose
+        _watching = True
+
+
+def _check(seen: Seen, url: str) -> None:
+    if seen.allow_private:
+        return
+    host = urlsplit(url).hostname or ""
+    try:
+        check_literal(host)
+        for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+            check_public(host, str(found[4][0]))
+    except AddressRefusedError as error:
+        seen.refused = error
+        raise
+    except OSError as error:
+        seen.error = type(error).__name__  # the request itself fails of it, and says so
