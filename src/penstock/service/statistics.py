@@ -26,15 +26,17 @@ def statistics(flow: Flow) -> dict[str, Any]:
     spec, books = flow.spec, flow.books
     counts, cut = books.counts, len(spec.filters)
     failed = counts.failed if spec.options.failure_mode == "CONTINUE" else 0
+    # Neither reaches a filter of DataHub's, so it does not count them.
+    unseen = counts.unrouted + sum(count for answer, count in counts.early.items() if answer != "passed")
     return {
         "started_at": int(books.started_at * 1000),
         "failed_event_count": counts.failed,
         "failed_ack_count": books.commits_refused + counts.failed_acks,
-        "success_count": counts.acted + counts.filtered + failed,
+        "success_count": counts.acted + counts.filtered - unseen + failed,
         "filter_stats": _by_class(spec, spec.filters, filters, books.steps[:cut]),
         "transformer_stats": _by_class(spec, spec.transform, transforms, books.steps[cut:]),
         "action_stats": {"success_count": counts.acted, "exception_count": counts.act_errors},
-        "penstock": books.summary().as_dict() | {"retried": counts.retried},
+        "penstock": books.summary().as_dict() | {"retried": counts.retried, "unrouted": counts.unrouted},
     }
 
 
