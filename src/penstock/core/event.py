@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -147,10 +148,11 @@ class Event(msgspec.Struct, eq=False, gc=False):
         """The envelope as JSON text: `event_type`, `event`, `meta`, in this order."""
         body = self.event.as_json()
         try:
-            meta = orjson.dumps(self.meta, default=json_default).decode()
-        except TypeError:
+            # The form of Python's own library, blanks and all: DataHub's text, byte for byte.
+            meta = json.dumps(self.meta, default=json_default)
+        except (TypeError, ValueError):
             meta = "null"
-        return f'{{ "event_type": {orjson.dumps(self.event_type).decode()}, "event": {body}, "meta": {meta} }}'
+        return f'{{ "event_type": {json.dumps(self.event_type)}, "event": {body}, "meta": {meta} }}'
 
     def __repr__(self) -> str:
         r = self.record

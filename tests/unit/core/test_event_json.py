@@ -57,7 +57,7 @@ def test_what_json_has_no_form_for(value: Any, text: str) -> None:
 
 def test_a_meta_that_cannot_be_written_becomes_null() -> None:
     event = _event({"a": 1})
-    event.meta = {"x": {1: "keys must be texts"}}
+    event.meta = {"x": {("a", "b"): "keys must be texts"}}
     assert json.loads(event.as_json())["meta"] is None
 
 
