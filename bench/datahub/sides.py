@@ -127,4 +127,4 @@ class Ground:
 
     def _told(self, name: str, what: str) -> None:
         env = os.environ | {"PENSTOCK_HOME": str(self.rig.home)}
-        subprocess.run([PENSTOCK, "pipelines", what, name], env=env, check=True, capture_output=True)
+        subprocess.run([PENSTOCK, "pipelines", what, name, "--timeout", "90"], env=env, check=True, capture_output=True)
