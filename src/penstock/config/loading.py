@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from penstock.config.dialects.datahub import Compiled, LegacyFilter, as_written, compile_datahub, is_datahub
+from penstock.config.dialects.wherehows_job import Lookups
+from penstock.config.dialects.wherehows_loading import SUFFIXES as PROPERTIES_SUFFIXES
+from penstock.config.dialects.wherehows_loading import Found, is_wherehows, load_properties, load_wherehows
 from penstock.config.documents import Document, as_yaml_1_1, read_documents
 from penstock.config.expansion import expand_document
 from penstock.config.problems import InvalidConfigError, Problem
@@ -20,7 +23,8 @@ from penstock.config.source import MANAGED_PROPERTIES
 from penstock.config.spec import PipelineSpec
 from penstock.config.translation import problems_of
 
-_SUFFIXES = (".yml", ".yaml", ".json", ".toml")
+_SUFFIXES = (".yml", ".yaml", ".json", ".toml", *PROPERTIES_SUFFIXES)
+_IN_FOLDERS = (".yml", ".yaml", ".job")
 _NOT_PIPELINES = ("penstock.yml", "penstock.yaml")
 _TEST_CASES = (".test.yml", ".test.yaml")
 _BOOL = TypeAdapter(bool)
@@ -47,8 +51,13 @@ class Loaded:
         self.problems.append(problem)
 
 
-def load(paths: Sequence[Path | str], environ: MutableMapping[str, str] | None = None) -> Loaded:
-    """Load files, directories and addresses; one that is bad never stops the others."""
+def load(
+    paths: Sequence[Path | str], environ: MutableMapping[str, str] | None = None, lookups: Lookups | None = None
+) -> Loaded:
+    """Load files, directories and addresses; one that is bad never stops the others.
+
+    `lookups` answers what only layers above know; jobs in a database cannot be loaded without it.
+    """
     loaded = Loaded()
     variables = os.environ if environ is None else environ
     seen: set[Path | str] = set()
@@ -56,7 +65,7 @@ def load(paths: Sequence[Path | str], environ: MutableMapping[str, str] | None =
         identity = _identity(file)
         if identity not in seen:
             seen.add(identity)
-            _load_file(file, variables, loaded)
+            _load_file(file, variables, loaded, lookups)
     return loaded
 
 
@@ -85,17 +94,19 @@ def _files(paths: Sequence[Path | str], loaded: Loaded) -> Iterator[Path | str]:
             loaded.problems.append(Problem(file=str(path), message=f"cannot be read: {error.strerror}"))
             continue
         if not inside:
-            loaded.problems.append(Problem(file=str(path), message="has no pipeline files (*.yml, *.yaml) in it"))
-        yield from (entry for suffix in (".yml", ".yaml") for entry in inside if entry.suffix == suffix)
+            loaded.problems.append(
+                Problem(file=str(path), message="has no pipeline files (*.yml, *.yaml, *.job) in it")
+            )
+        yield from (entry for suffix in _IN_FOLDERS for entry in inside if entry.suffix == suffix)
 
 
 def _is_pipeline_file(name: str) -> bool:
     if name.startswith(".") or name in _NOT_PIPELINES or name.endswith(_TEST_CASES):
         return False
-    return name.endswith((".yml", ".yaml"))
+    return name.endswith(_IN_FOLDERS)
 
 
-def _load_file(file: Path | str, environ: MutableMapping[str, str], loaded: Loaded) -> None:
+def _load_file(file: Path | str, environ: MutableMapping[str, str], loaded: Loaded, lookups: Lookups | None) -> None:
     if isinstance(file, Path) and suffix_of(file.name) not in _SUFFIXES:
         allowed = ", ".join(_SUFFIXES)
         problem = Problem(
@@ -103,13 +114,36 @@ def _load_file(file: Path | str, environ: MutableMapping[str, str], loaded: Load
         )
         loaded.problems.append(problem)
         return
+    if suffix_of(str(file)) in PROPERTIES_SUFFIXES:
+        _take(load_properties(file, environ, lookups), loaded)
+        return
     reading = read_documents(file)
     for document in reading.documents:
         try:
-            _load_document(document, environ, loaded)
+            if is_wherehows(document.data):
+                _take(load_wherehows(document, environ, lookups), loaded)
+            else:
+                _load_document(document, environ, loaded)
         except InvalidConfigError as error:
             loaded.problems += error.problems
     loaded.problems += reading.problems
+
+
+def _take(jobs: Iterable[Found], loaded: Loaded) -> None:
+    for job in jobs:
+        loaded.problems += job.problems
+        loaded.warnings += job.warnings
+        if job.spec is not None and job.document is not None:
+            try:
+                _add(job.spec, job.document, loaded)
+            except InvalidConfigError as error:
+                loaded.problems += error.problems
+
+
+def _add(spec: PipelineSpec, document: Document, loaded: Loaded) -> None:
+    _refuse_taken(spec, document, loaded)
+    loaded.specs.append(spec)
+    loaded.documents[spec.name] = document
 
 
 def _load_document(document: Document, environ: MutableMapping[str, str], loaded: Loaded) -> None:
@@ -125,9 +159,7 @@ def _load_document(document: Document, environ: MutableMapping[str, str], loaded
         return
     spec, warnings = _build(document, {key: item for key, item in data.items() if key != "kind"}, environ)
     loaded.warnings += warnings
-    _refuse_taken(spec, document, loaded)
-    loaded.specs.append(spec)
-    loaded.documents[spec.name] = document
+    _add(spec, document, loaded)
 
 
 def _refuse_other_kinds(document: Document) -> None:
@@ -137,7 +169,9 @@ def _refuse_other_kinds(document: Document) -> None:
         raise InvalidConfigError([document.problem(("kind",), message, received=kind, allowed=("pipeline",))])
     if "dialect" in document.data:
         message = f"dialect {document.data['dialect']!r} is not supported by this version"
-        raise InvalidConfigError([document.problem(("dialect",), message, received=document.data["dialect"])])
+        raise InvalidConfigError(
+            [document.problem(("dialect",), message, received=document.data["dialect"], allowed=("wherehows",))]
+        )
 
 
 def _enabled(document: Document, data: dict[str, Any], environ: MutableMapping[str, str]) -> bool:

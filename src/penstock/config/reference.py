@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from penstock.config.dialects.datahub import LegacyFilter
+from penstock.config.dialects.wherehows_file import WhereHowsFile
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.config.translation import model_in
@@ -29,6 +30,10 @@ _FILES = """\
 One YAML, JSON or TOML file per pipeline, or several YAML documents in one file. `penstock validate` checks them;
 the JSON Schema for editors is `penstock/config/pipeline.schema.json` in the package.
 """
+_WHEREHOWS = """\
+A YAML file with `dialect: wherehows` names jobs of a WhereHows installation; `.job` and `.properties` files are taken as
+they are. [Moving from WhereHows](../guides/moving-from-wherehows.md) says which of their keys mean what.
+"""
 _SETTINGS = """\
 `penstock.yaml` is looked for at `$PENSTOCK_CONFIG`, in the working directory, and in `$PENSTOCK_HOME`. Each key
 can also be given by a variable, which goes first: `http.port` is `PENSTOCK_HTTP_PORT`.
@@ -39,7 +44,8 @@ _NAMES = {str: "text", int: "whole number", float: "number", bool: "true or fals
 def reference() -> str:
     """The page."""
     parts = [_INTRO, "## Pipeline files\n", _FILES, *_sections(PipelineSpec, "")]
-    parts += ["### `filter`\n", *_table(LegacyFilter, "filter."), "## Instance settings\n", _SETTINGS]
+    parts += ["### `filter`\n", *_table(LegacyFilter, "filter.")]
+    parts += ["## WhereHows files\n", _WHEREHOWS, *_table(WhereHowsFile, ""), "## Instance settings\n", _SETTINGS]
     parts += _sections(Settings, "")
     return "\n".join(parts).rstrip() + "\n"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.dialects.datahub import LegacyFilter
+from penstock.config.dialects.wherehows_file import WhereHowsFile
 from penstock.config.spec import PipelineSpec
 
 SCHEMA_FILE = Path(__file__).with_name("pipeline.schema.json")
@@ -28,8 +29,16 @@ def pipeline_schema() -> dict[str, Any]:
     source["topics"]["anyOf"].append({"type": "string"})
     mode = schema["$defs"]["OptionsSpec"]["properties"]["failure_mode"]
     mode["enum"] = [spelling for mode_ in mode["enum"] for spelling in (mode_, mode_.lower())]
-    loosened: dict[str, Any] = _loosen(schema)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | loosened | {"title": "Penstock pipeline"}
+    jobs = WhereHowsFile.model_json_schema()
+    parts = jobs.pop("$defs") | schema.pop("$defs") | {"Pipeline": schema, "WhereHowsFile": jobs}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Penstock pipeline",
+        "$defs": _loosen(parts),
+        "if": {"properties": {"dialect": {"const": "wherehows"}}, "required": ["dialect"]},
+        "then": {"$ref": "#/$defs/WhereHowsFile"},
+        "else": {"$ref": "#/$defs/Pipeline"},
+    }
 
 
 def _loosen(node: Any) -> Any:

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from penstock.config.model import Model, ProblemAt
+from penstock.config.wire import WireSpec
 from penstock.core.clock import parse_time
 from penstock.core.durations import Duration
 from penstock.core.secrets import mask_url
@@ -167,6 +168,8 @@ class KafkaSourceConfig(Model):
     """True: no consumer group, every instance sees every event, always beginning at `start`."""
     schema_grace: Duration = 10.0
     """How long an id that the registry does not know is asked for again before the record counts as bad."""
+    wherehows: WireSpec | None = None
+    """WhereHows: kinds of schema ids and of registries, for `format: wherehows`."""
     topic_routes: dict[str, str] | None = None
     """DataHub: route name to topic; a given map replaces the defaults."""
     async_commit_enabled: bool | None = None
@@ -217,6 +220,8 @@ class KafkaSourceConfig(Model):
             )
         if kind != "datahub" and self.topic_routes:
             raise ProblemAt(["topic_routes"], "belongs to format datahub", hint="name the topics in topics")
+        if kind != "wherehows" and self.wherehows is not None:
+            raise ProblemAt(["wherehows"], "belongs to format wherehows")
         if kind != "datahub" and not given:
             raise ProblemAt(["topics"], "required: name the topics to read, or give a topic_pattern")
         self._settle(format=kind)

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from penstock.config.dialects.datahub import LegacyFilter
+from penstock.config.dialects.wherehows_file import WhereHowsFile
 from penstock.config.reference import PAGE, reference
 from penstock.config.schema import SCHEMA_FILE, pipeline_schema, schema_text
 from penstock.config.settings import Settings
@@ -30,7 +31,7 @@ def test_the_reference_page_is_current() -> None:
     assert (REPOSITORY / PAGE).read_text() == reference(), "run python -m penstock.config.reference"
 
 
-@pytest.mark.parametrize("model", [PipelineSpec, Settings, LegacyFilter])
+@pytest.mark.parametrize("model", [PipelineSpec, Settings, LegacyFilter, WhereHowsFile])
 def test_every_key_is_explained(model: type[BaseModel]) -> None:
     for path in key_paths(model):
         info = model_at(model, path[:-1]).model_fields[str(path[-1])]
@@ -88,6 +89,13 @@ def test_the_schema_accepts(more: str) -> None:
 def test_the_schema_refuses(more: str) -> None:
     assert not _valid(GOOD + more)
     assert not _valid("name: p\nsource: {}\n")
+
+
+def test_the_schema_knows_files_of_jobs() -> None:
+    assert _valid("dialect: wherehows\ndatabase: ${WHZ_DB_URL}\njobs: ${WHZ_KAFKA_JOB_IDS}\noptions: {timeout: 30s}")
+    assert _valid("dialect: wherehows\njobs: [7, 9]\nproperties: {bootstrap.servers: 'broker:9092'}")
+    assert not _valid("dialect: wherehows\njob: [7]")
+    assert not _valid(GOOD + "dialect: wherehows")
 
 
 def test_the_schema_is_a_schema() -> None:

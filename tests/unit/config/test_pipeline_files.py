@@ -156,7 +156,7 @@ def test_broken_syntax_does_not_hide_the_documents_before_it() -> None:
         ("p.yaml", b"a:\n\t- b\n", "p.yaml:2: is not valid YAML: found character '\\t' that cannot start any token"),
         ("p.json", b'{"name": "a",\n "b": c}', "p.json:2: is not valid JSON: Expecting value"),
         ("p.toml", b"a = \n", "p.toml:1: is not valid TOML: Invalid value"),
-        ("p.txt", b"", "p.txt: is not a pipeline file; allowed: .yml, .yaml, .json, .toml"),
+        ("p.txt", b"", "p.txt: is not a pipeline file; allowed: .yml, .yaml, .json, .toml, .job, .properties"),
         (
             "p.yaml",
             b"kind: workflow\n",
@@ -164,8 +164,8 @@ def test_broken_syntax_does_not_hide_the_documents_before_it() -> None:
         ),
         (
             "p.yaml",
-            b"a: 1\ndialect: wherehows",
-            "p.yaml:2: dialect: dialect 'wherehows' is not supported by this version",
+            b"a: 1\ndialect: flume",
+            "p.yaml:2: dialect: dialect 'flume' is not supported by this version",
         ),
     ],
 )
@@ -181,7 +181,7 @@ def test_column_of_a_syntax_error() -> None:
 
 def test_an_empty_directory() -> None:
     Path("d").mkdir()
-    assert problems(load(["d"], {})) == ["d: has no pipeline files (*.yml, *.yaml) in it"]
+    assert problems(load(["d"], {})) == ["d: has no pipeline files (*.yml, *.yaml, *.job) in it"]
 
 
 def test_an_unreadable_file() -> None:
