@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from penstock.core.errors import PenstockError, Terminal, Transient, Unavailable
     from penstock.core.event import Event
     from penstock.core.plugin import Action, BatchAction, Decoder, Filter, PipelineContext, Transform
+    from penstock.tables.processor import Processor
 
     __version__: str
 
@@ -19,6 +20,7 @@ __all__ = [
     "Filter",
     "PenstockError",
     "PipelineContext",
+    "Processor",
     "Terminal",
     "Transform",
     "Transient",
@@ -34,6 +36,7 @@ _HOMES = {
     "Filter": "penstock.core.plugin",
     "PenstockError": "penstock.core.errors",
     "PipelineContext": "penstock.core.plugin",
+    "Processor": "penstock.tables.processor",
     "Terminal": "penstock.core.errors",
     "Transform": "penstock.core.plugin",
     "Transient": "penstock.core.errors",

@@ -1,0 +1,1 @@
+"""The eight processors of WhereHows: what each makes of its events."""
