@@ -19,7 +19,7 @@ from penstock.core.errors import ConfigError, PenstockError, Unavailable
 from tests.faces.cli import penstock
 
 COMMANDS = [
-    *("run", "dry-run", "demo", "init", "validate", "test", "status", "plugins", "doctor", "version"),
+    *("run", "actions", "dry-run", "demo", "init", "validate", "test", "status", "plugins", "doctor", "version"),
     *("pipelines list", "pipelines pause", "pipelines resume", "pipelines stop", "pipelines restart"),
     *("pipelines rate-limit", "offsets show", "offsets reset", "db current", "db upgrade"),
     *("replay", "dead-letters replay", "dead-letters discard", "dead-letters export", "dead-letters import"),
