@@ -30,6 +30,9 @@ _STRAGGLERS_MOST = 1.0
 _CROWD = 10
 """From so many units on a carpool window takes two seconds: the gap between windows grows with the number of commits.
 """
+_SETTLING = 10.0
+"""How long a process that shall end waits for the failures of a foreign source's events to be settled: those that it
+cannot acknowledge come again, and fail again."""
 _EXPRESS_LEAST = 1.05
 """A cold member may sit in a blocking poll of one second: its commit must not be wanted before that."""
 _COLLECT = 1.0
@@ -230,8 +233,12 @@ class Dispatcher:
                     return None
                 patience = _STRAGGLERS if lane.mostly_back else _STRAGGLERS_MOST
                 waiting = bool(lane.returning) and now < returned + patience
-                if lane.tainted and not lane.detached and not self._stopping and not (waiting and self._is_taken(lane)):
-                    return WindowRequest(lane.lane, 0.0, self._let_go(lane), detach=self._spark.is_local, retiring=True)
+                if lane.tainted and not lane.detached and not self._stopping:
+                    patience = _SETTLING
+                    waiting = self._settles(lane) and now < returned + patience
+                    if not waiting:
+                        units = self._let_go(lane)
+                        return WindowRequest(lane.lane, 0.0, units, detach=self._spark.is_local, retiring=True)
                 if not waiting:
                     units = list(self._plan(lane))
                     if units or lane.closings or lane.detached:
@@ -243,10 +250,15 @@ class Dispatcher:
                 timeout = returned + patience - now if waiting else lane.used_at + _KEEP_WARM - now
                 self._lock.wait(min(max(timeout, 0.001), self._soonest(lane, now)))
 
+    def _settles(self, lane: Lane) -> bool:
+        """Whether the lane belongs to a flow whose worker has yet to be told that the last failures are settled."""
+        return self._is_taken(lane) and any((f := self._flows.get(name)) is not None and f.busy for name in lane.flows)
+
     def _let_go(self, lane: Lane) -> list[UnitRequest]:
         """What a process that ends must be told of pipelines that acknowledge by themselves."""
         flows = [flow for name in lane.flows if (flow := self._flows.get(name)) is not None and flow.alone]
-        return [flow.closing_unit(self.new_unit()) for flow in flows]
+        closings, lane.closings = lane.closings, []
+        return closings + [flow.closing_unit(self.new_unit()) for flow in flows]
 
     def _soonest(self, lane: Lane, now: float) -> float:
         """Seconds until a flow of the lane that waits for an outage to pass may be tried again."""

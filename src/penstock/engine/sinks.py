@@ -58,7 +58,8 @@ def sinks_of(spec: PipelineSpec, client: KafkaClientConfig, folder: str | None) 
         sinks.append(FileSink(path, wanted.rotate))
     if spec.options.failed_events_dir:
         path = failed_events_path(spec.options.failed_events_dir, spec.name)
-        sinks.append(FailedEventsSink(path, wanted.rotate))
+        sink = EnvelopesSink if spec.source.is_foreign else FailedEventsSink
+        sinks.append(sink(path, wanted.rotate))
     return sinks
 
 
@@ -139,12 +140,23 @@ class FailedEventsSink(FileSink):
     """DataHub's file: the event's envelope, one per line. The store has the letters, so problems are only warnings."""
 
     def write(self, letters: Sequence[Failed]) -> None:
-        lines = b"".join(envelope_lines(failed for failed, _ in letters))
+        lines = b"".join(self._lines(failed for failed, _ in letters))
         try:
             if lines:
                 self._append(lines)
         except SinkUnavailable as error:
             log.warning("failed events were not written for DataHub's tools; the store has them", reason=str(error))
+
+
+    def _lines(self, failures: Iterator[FailedEvent]) -> Iterator[bytes]:
+        return envelope_lines(failures)
+
+
+class EnvelopesSink(FailedEventsSink):
+    """The same for a source of the user's own, which gave envelopes in the first place."""
+
+    def _lines(self, failures: Iterator[FailedEvent]) -> Iterator[bytes]:
+        return ((failed.record.value() or b"").replace(b"\n", b" ") + b"\n" for failed in failures)
 
 
 def failed_events_path(folder: str, pipeline: str) -> Path:

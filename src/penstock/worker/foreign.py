@@ -220,6 +220,11 @@ class ForeignReader:
         behind = [part for part in outcome.partitions if part.holes or part.frontier != self._next]
         outcome.ended = self.exhausted and outcome.halt is None and not behind
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the source is still in `events`, which it may never leave."""
+        return self._pulling.is_alive()
+
     def stop(self) -> None:
         """Ask the source to end, and give it a moment."""
         if self._pulling.ident:

@@ -163,7 +163,7 @@ class Lane:
     def _drop(self, key: tuple[str, int]) -> None:
         held = self._pipelines.pop(key)
         ended = self._run_aside(lambda: _close_quietly(held), held.closes_within)
-        if not ended and held.foreign is not None:
+        if held.foreign is not None and (held.foreign.is_stuck or not ended):
             # A source that nobody can stop goes on pulling events.
             self._tainted = True
 
