@@ -23,6 +23,7 @@ actions: Registry[Action] = Registry(
         "kafka": "penstock.act.kafka:Kafka",
         "notify": "penstock.act.notify:Notify",
         "python": "penstock.act.python:Python",
+        "table": "penstock.act.table:Table",
         "slack": "penstock.act.slack:Slack",
         "teams": "penstock.act.teams:Teams",
         "webhook": "penstock.act.webhook:Webhook",
@@ -31,7 +32,6 @@ actions: Registry[Action] = Registry(
     foreign=("datahub_actions.action.action:Action",),
     adapter=adapters.action_of,
     elsewhere={
-        "table": _LATER,
         "work_order": _LATER,
         "executor": _DATAHUB,
         "metadata_change_sync": _DATAHUB,

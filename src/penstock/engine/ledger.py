@@ -100,7 +100,7 @@ class Owned:
 
     def assignment(self) -> Assignment:
         retries = tuple(waiting.retry() for waiting in self.waiting)
-        return Assignment(self.topic, self.partition, self.epoch, self.frontier, self.holes, retries)
+        return Assignment(self.topic, self.partition, self.epoch, self.frontier, self.holes, retries, self.topic_id)
 
     def advance(self, outcome: PartitionOutcome) -> None:
         self.frontier, self.holes, self.at_end = outcome.frontier, outcome.holes, outcome.at_end

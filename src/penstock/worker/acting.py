@@ -14,7 +14,7 @@ from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.worker.chain import Broken, Chain, Item
 from penstock.worker.journal import Pages
-from penstock.worker.protocol import Partition
+from penstock.worker.protocol import Assignment, FailedEvent, Partition
 from penstock.worker.retrying import Coordinates, Retrying, Tries
 from penstock.worker.tally import ActResult, Tally, TimedOut
 
@@ -52,9 +52,16 @@ class Acting(ABC):
         self.pages = pages
         self.exact = exact
 
+    def stand(self, a: Assignment, *, replays: bool) -> int | None:  # noqa: ARG002 - only a cursor cares
+        """Where to read from, if that is not for the driver to say."""
+        return None
+
     @abstractmethod
     def feed(self, items: list[Item]) -> None:
         """Work on these items, or take them in as far as there is room."""
+
+    def reach(self, ends: dict[Partition, int]) -> None:  # noqa: B027 - only a cursor cares
+        """All that was read below these offsets was fed, or dropped by a filter."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -132,6 +139,13 @@ class Acting(ABC):
 
     def fail(self, item: Item, stage: Stage, error: BaseException) -> Verdict:
         """Take an exception: an outage stops the unit and spares the event, others are tried again as configured."""
+        judged = self.judge(item, stage, error)
+        if not isinstance(judged, FailedEvent):
+            return judged
+        return "failed" if self.tally.take(judged) else "stop"
+
+    def judge(self, item: Item, stage: Stage, error: BaseException) -> FailedEvent | Literal["later", "stop"]:
+        """What an exception means for its event: a failure, which is not recorded yet, or another try."""
         if isinstance(error, Unavailable):
             self.tally.outage(error)
             return "stop"
@@ -148,7 +162,7 @@ class Acting(ABC):
             return "later"
         if isinstance(error, MemoryError):
             stage = "crash"
-        return "failed" if self.tally.fail(item, stage, error, before) else "stop"
+        return self.tally.made(item, stage, error, before)
 
     def again(self, item: Item) -> Item | None:
         """The item for its next attempt; None when it is finished by being dropped."""

@@ -60,6 +60,7 @@ class Pipeline:
         """`replays`: records come with its units, and a source of the user's own is not made."""
         made: Blueprint = pickle.loads(blueprint)  # noqa: S301 - from our own driver
         self.spec = made.spec
+        self.replays = replays
         self.used_at = time.monotonic()
         self.scrub: Callable[[str], str] = Scrubber(made.spec.secrets).scrub
         if made.folder and made.folder not in sys.path:
@@ -84,6 +85,11 @@ class Pipeline:
         self.confirm(assignments)
         for a in assignments:
             kept = self._kept.pop(a.key, None)
+            stands_at = self.acting.stand(a, replays=self.replays)
+            if stands_at is not None and stands_at != a.frontier:
+                wanted[a.key] = stands_at
+                self._begin_anew(a)
+                continue
             if kept is not None and (kept.frontier, kept.holes) == (a.frontier, a.holes):
                 wanted[a.key] = kept.position
                 rest += kept.items
@@ -199,6 +205,10 @@ def _reader(made: Blueprint) -> Readable:
 
 def acting_for(chain: Chain, spec: PipelineSpec) -> Acting:
     """The way to run this chain's action."""
+    if getattr(chain.action, "transactional", False):
+        from penstock.worker.transactional import Transactional  # noqa: PLC0415 - only tables need a database's library
+
+        return Transactional(chain, spec)
     if callable(getattr(chain.action, "act_batch", None)):
         return Batches(chain, spec)
     if inspect.iscoroutinefunction(chain.action.act):

@@ -62,7 +62,14 @@ class Tally:
 
     def fail(self, item: Item, stage: Stage, error: BaseException, tries: Tries | None = None) -> bool:
         """Record a failure; True when the event counts as finished, False when the pipeline stops at it (THROW)."""
-        failed = failed_event(item, stage, error, self._scrub, tries)
+        return self.take(self.made(item, stage, error, tries))
+
+    def made(self, item: Item, stage: Stage, error: BaseException, tries: Tries | None = None) -> FailedEvent:
+        """A failure that is not recorded yet."""
+        return failed_event(item, stage, error, self._scrub, tries)
+
+    def take(self, failed: FailedEvent) -> bool:
+        """Record it."""
         with self.lock:
             self.failures.append(failed)
             self._bytes += len(failed.record.value() or b"")

@@ -1,0 +1,198 @@
+"""Actions that write into a database, exactly once: a chunk of one partition is one transaction, and so is what a
+replay writes."""
+
+from __future__ import annotations
+
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, Generic, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from penstock.core.event import Event
+from penstock.core.failpoints import reach
+from penstock.core.plugin import Action
+from penstock.tables import cursor
+from penstock.tables.cursor import Place
+from penstock.tables.errors import RowRefused, TargetUnavailable, is_conflict, is_refusal, words
+from penstock.tables.target import Target
+
+_TRIES: Final = 4
+"""A transaction that lost to another (deadlock, serialization) is repeated so often before it counts as an outage."""
+
+T = TypeVar("T")
+Refused = tuple[Event, Exception]
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Events of one partition, in order, up to where its cursor is to stand after them."""
+
+    place: Place
+    current: int
+    end: int
+    events: list[Event]
+    failed: list[tuple[int, bytes]] = field(default_factory=list)
+    """Events of this range that failed before they came here, by offset."""
+    encode: Callable[[Event, Exception], bytes] = lambda _event, _error: b""
+    """How a row that is refused is noted."""
+    settled: int | None = None
+    """Failures below this offset are dead letters by now."""
+    throws: bool = False
+    """True: nothing from the first refused event on is written, and the cursor stays at it."""
+
+    def before(self, offset: int) -> Chunk:
+        """The part of it below this offset."""
+        events = [event for event in self.events if event.record.offset() < offset]
+        failed = [each for each in self.failed if each[0] < offset]
+        return replace(self, end=offset, events=events, failed=failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a chunk."""
+
+    end: int
+    """Where the cursor stands now."""
+    refused: list[Refused]
+
+
+class SqlAction(Action, Generic[T]):
+    """The base of `table` and of processors; `T` is what an event becomes before it is written."""
+
+    parallel_safe: ClassVar[bool] = True
+    transactional: ClassVar[bool] = True
+    batch_size: int = 5_000
+    """Events of one transaction at most."""
+    batch_seconds: float = 0.02
+    """How long events are collected for one."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        cursor.make_tables(target)
+
+    @abstractmethod
+    def prepare(self, event: Event) -> T:
+        """What is to be written; raises for an event that has nothing that fits."""
+
+    @abstractmethod
+    def write(self, connection: sa.Connection, prepared: Sequence[T]) -> None:
+        """Write within the caller's transaction; raises what the database says."""
+
+    def close(self) -> None:
+        self.target.close()
+
+    # -- the cursor ------------------------------------------------------------------------
+
+    def open(self, place: Place, offset: int) -> tuple[int, list[bytes]]:
+        """Where the partition's rows end, and failures that may not be in the store; `offset` where it is new."""
+        with self.target.transaction() as connection:
+            found = cursor.read(connection, place)
+            if found is None:
+                cursor.begin(connection, place, offset)
+                return offset, []
+            return found, cursor.unsettled(connection, place)
+
+    def put(self, chunk: Chunk) -> Written:
+        """I5: rows, failures and cursor in one transaction."""
+        prepared, refused = self._prepared(chunk.events)
+        if chunk.throws and refused:
+            return self._put_before(chunk, refused[0])
+        try:
+            return Written(chunk.end, self._repeated(lambda: self._put(chunk, prepared, refused)))
+        except _Stopped as stopped:
+            return self._put_before(chunk, stopped.refused)
+
+    def _put_before(self, chunk: Chunk, refused: Refused) -> Written:
+        part = chunk.before(_offset(refused))
+        earlier = self.put(part) if part.end > part.current else Written(part.current, [])
+        # What comes before may hold one that is refused, too: the database looks at rows in its own order.
+        return earlier if earlier.refused else Written(part.end, [refused])
+
+    def _put(self, chunk: Chunk, prepared: list[tuple[Event, T]], unfit: list[Refused]) -> list[Refused]:
+        with self.target.transaction() as connection:
+            # First: whoever is no longer the owner writes nothing. The row stays locked to the end.
+            cursor.move(connection, chunk.place, chunk.current, chunk.end)
+            if chunk.settled is not None:
+                cursor.settle(connection, chunk.place, chunk.settled)
+            reach("before-rows")
+            refused = sorted([*unfit, *self._written(connection, prepared)], key=_offset)
+            if chunk.throws and refused:
+                raise _Stopped(refused[0])
+            noted = chunk.failed + [(_offset(each), chunk.encode(*each)) for each in refused]
+            cursor.keep(connection, chunk.place, noted)
+            reach("before-transaction-commit")
+        reach("after-transaction-commit")
+        return refused
+
+    # -- replays ---------------------------------------------------------------------------
+
+    def put_again(self, place: Place, events: Sequence[Event]) -> list[Refused]:
+        """Write events that failed before, each once, whatever is repeated; the cursor stays where it is."""
+        prepared, refused = self._prepared(events)
+        return [*refused, *self._repeated(lambda: self._put_again(place, prepared))]
+
+    def _put_again(self, place: Place, prepared: list[tuple[Event, T]]) -> list[Refused]:
+        with self.target.transaction() as connection:
+            offsets = [event.record.offset() for event, _ in prepared]
+            there = cursor.applied(connection, place, offsets)
+            refused = self._written(connection, [each for each in prepared if each[0].record.offset() not in there])
+            bad = {_offset(each) for each in refused}
+            cursor.apply(connection, place, [o for o in offsets if o not in there and o not in bad])
+        return refused
+
+    # -- rows ------------------------------------------------------------------------------
+
+    def _prepared(self, events: Sequence[Event]) -> tuple[list[tuple[Event, T]], list[Refused]]:
+        good: list[tuple[Event, T]] = []
+        bad: list[Refused] = []
+        for event in events:
+            try:
+                good.append((event, self.prepare(event)))
+            except TargetUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever an expression or a processor raises ends this event alone
+                bad.append((event, error))
+        return good, bad
+
+    def _written(self, connection: sa.Connection, prepared: list[tuple[Event, T]]) -> list[Refused]:
+        """I9: a row that the database refuses is found by halving; the others are written."""
+        if not prepared:
+            return []
+        try:
+            with connection.begin_nested():
+                self.write(connection, [row for _, row in prepared])
+        except exc.SQLAlchemyError as error:
+            if not is_refusal(error):
+                raise
+            if len(prepared) == 1:
+                return [(prepared[0][0], RowRefused(words(error)))]
+            middle = len(prepared) // 2
+            return self._written(connection, prepared[:middle]) + self._written(connection, prepared[middle:])
+        return []
+
+    def _repeated(self, act: Callable[[], list[Refused]]) -> list[Refused]:
+        for attempt in range(1, _TRIES):
+            try:
+                return act()
+            except TargetUnavailable as error:
+                if not is_conflict(error):
+                    raise
+                time.sleep(random.uniform(0.01, 0.05) * 2**attempt)
+        return act()
+
+
+class _Stopped(Exception):
+    """Undoes a transaction at the first refused event."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__()
+        self.refused = refused
+
+
+def _offset(refused: Refused) -> int:
+    return refused[0].record.offset()

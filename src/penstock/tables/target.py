@@ -1,0 +1,131 @@
+"""The target database of a pipeline: its engine, transactions that end in an outage or not at all, its limits."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from penstock.tables.errors import TargetError, TargetUnavailable, is_refusal, words
+
+Connection = sa.Connection
+
+_BUSY: Final = 30.0
+_CONNECT: Final = 5
+_DRIVERS: Final = {
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mysql+pymysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "mariadb+pymysql": "mariadb+pymysql",
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+}
+_ALLOWED: Final = ["postgresql://user@host/database", "mysql://user@host/database", "sqlite:////path/to/file.db"]
+
+
+def parse_url(text: str) -> sa.URL:
+    """The address with the driver we use, or why it cannot be one."""
+    try:
+        url = sa.make_url(text)
+    except exc.ArgumentError as error:
+        raise TargetError("the address of the database cannot be read", allowed=_ALLOWED) from error
+    driver = _DRIVERS.get(url.drivername)
+    if driver is None:
+        raise TargetError(f"{url.drivername!r} is no database that tables can be in", allowed=_ALLOWED)
+    if driver == "sqlite" and (not url.database or url.database == ":memory:"):
+        raise TargetError("a SQLite database must be a file", received=text, allowed=_ALLOWED)
+    return url.set(drivername=driver)
+
+
+class Target:
+    """One connection's worth of a database; each lane has its own."""
+
+    def __init__(self, url: str, *, timeout: float = 30.0) -> None:
+        self.url = parse_url(url)
+        self.shown = self.url.render_as_string(hide_password=True)
+        self._engine = _engine(self.url, timeout)
+
+    @property
+    def dialect(self) -> str:
+        """`postgresql`, `mysql` (MariaDB too) or `sqlite`."""
+        name = self._engine.dialect.name
+        return "mysql" if name == "mariadb" else name
+
+    @property
+    def sql_dialect(self) -> sa.Dialect:
+        return self._engine.dialect
+
+    @property
+    def preparer(self) -> sa.sql.compiler.IdentifierPreparer:
+        """Quotes names as this database wants them."""
+        return self._engine.dialect.identifier_preparer
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Durable when the block has ended; `TargetUnavailable` where the database is away."""
+        try:
+            with self._engine.connect() as connection, connection.begin():
+                yield connection
+        except exc.SQLAlchemyError as error:
+            if is_refusal(error):
+                raise
+            raise TargetUnavailable(f"the database {self.shown} does not go along: {words(error)}") from error
+
+    def inspect(self, table: str) -> sa.Table | None:
+        """The table as the database has it; None: there is none."""
+        schema, _, name = table.rpartition(".")
+        with self.transaction() as connection:
+            try:
+                return sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=connection)
+            except exc.NoSuchTableError:
+                return None
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _engine(url: sa.URL, timeout: float) -> sa.Engine:
+    arguments: dict[str, Any] = {"pool_size": 1, "max_overflow": 2, "pool_pre_ping": True, "hide_parameters": True}
+    milliseconds = max(1_000, int(timeout * 800))
+    if url.drivername == "postgresql+psycopg":
+        # A lock or a slow statement ends before the event's own time is up: it is the database's trouble.
+        options = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
+        given = {"connect_timeout": _CONNECT, "options": options, "keepalives_idle": 30, "tcp_user_timeout": 20_000}
+        arguments["connect_args"] = {name: value for name, value in given.items() if name not in url.query}
+    elif url.drivername == "sqlite":
+        arguments["connect_args"] = {"timeout": min(_BUSY, milliseconds / 1000), "check_same_thread": False}
+        url = url.set(database=os.path.expanduser(url.database or ""))  # noqa: PTH111 - a text of the address
+    else:
+        arguments["connect_args"] = {
+            "connect_timeout": _CONNECT,
+            "read_timeout": max(1, milliseconds // 1000),
+            "write_timeout": max(1, milliseconds // 1000),
+            "charset": "utf8mb4",
+        }
+    try:
+        engine = sa.create_engine(url, **arguments)
+    except ImportError as error:
+        raise TargetError(f"the driver of {url.drivername} is not installed", hint="install penstock[mysql]") from error
+    if engine.dialect.name == "sqlite":
+        sa.event.listen(engine, "connect", _prepare_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _entry: object) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    # A transaction that begins by reading and then writes cannot wait for the lock: SQLite fails it at once.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

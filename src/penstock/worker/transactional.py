@@ -1,0 +1,262 @@
+"""Acting by writing into a database: events are collected per partition and written a chunk at a time, each chunk in
+one transaction with the partition's cursor."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from penstock.config.spec import PipelineSpec
+from penstock.core.deadline import Deadline
+from penstock.core.errors import Unavailable
+from penstock.core.event import Event
+from penstock.tables.action import Chunk, SqlAction
+from penstock.tables.cursor import Place
+from penstock.tables.errors import Fenced
+from penstock.worker.acting import coordinates, partition_of
+from penstock.worker.chain import Broken, Chain, Item
+from penstock.worker.journal import Pages
+from penstock.worker.protocol import Assignment, FailedEvent, Partition
+from penstock.worker.serial import Inline
+from penstock.worker.tally import Tally
+
+log = structlog.get_logger("penstock.table")
+
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(FailedEvent).decode
+
+Collected = tuple[Item, FailedEvent | None]
+"""An event to be written, or one that failed before it came here."""
+
+
+class Part:
+    """One partition, between its cursor in the database and what was fed of it."""
+
+    __slots__ = ("began", "collected", "cursor", "end", "epoch", "place", "reported", "settled")
+
+    def __init__(self, place: Place, epoch: int, cursor: int) -> None:
+        self.place = place
+        self.epoch = epoch
+        self.cursor = cursor
+        self.end = cursor
+        """Everything below was fed, or dropped by a filter."""
+        self.collected: list[Collected] = []
+        self.began = 0.0
+        self.reported = 0
+        """Failures below this offset were told to the driver."""
+        self.settled: int | None = None
+        """Failures below this offset are dead letters, and the database does not know it yet."""
+
+
+class Transactional(Inline):
+    """One chunk after the other."""
+
+    action: SqlAction[Any]
+
+    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
+        super().__init__(chain, spec)
+        self._size, self._seconds = self.action.batch_size, self.action.batch_seconds
+        self._parts: dict[Partition, Part] = {}
+        self._replays = False
+        self._left: list[FailedEvent] = []
+        self._throws = spec.options.failure_mode == "THROW"
+
+    # -- where to begin --------------------------------------------------------------------
+
+    def stand(self, a: Assignment, *, replays: bool) -> int:
+        """The offset to read from: the database's cursor wins over the group's offset, and says so."""
+        self._replays = replays
+        place = Place(self.spec.name, a.topic_id, a.partition, a.topic)
+        if replays:
+            self._parts[a.key] = Part(place, a.epoch, a.frontier)
+            return a.frontier
+        part = self._parts.get(a.key)
+        if part is None or (part.epoch, part.place) != (a.epoch, place):
+            cursor, left = self.action.open(place, a.frontier)
+            self._left += map(_DECODE, left)
+            part = self._parts[a.key] = Part(place, a.epoch, cursor)
+            if cursor != a.frontier:
+                log.warning(
+                    "the table's cursor and the group's offset differ; the cursor wins",
+                    pipeline=self.spec.name,
+                    topic=a.topic,
+                    partition=a.partition,
+                    cursor=cursor,
+                    group=a.frontier,
+                )
+        elif part.reported:
+            # The driver plans a partition again only when all that was told of it is settled.
+            part.settled, part.reported = part.reported, 0
+        part.end = part.cursor
+        return part.cursor
+
+    def begin(self, tally: Tally, deadline: Deadline, pages: Pages | None = None, *, exact: bool = True) -> None:
+        super().begin(tally, deadline, pages, exact=exact)
+        # Failures of a process that died before it could tell them: settling them again changes nothing.
+        for failed in self._left:
+            self.tally.failures.append(failed)
+            self._parts[failed.record.topic(), failed.record.partition()].reported = failed.record.offset() + 1
+        self._left = []
+
+    # -- collecting ------------------------------------------------------------------------
+
+    def _go(self, items: list[Item]) -> None:
+        at = 0
+        while at < len(items):
+            item = items[at]
+            if self.deadline.expired or self._given_up:
+                break
+            judged = self.judge(item, item.stage, item.error) if isinstance(item, Broken) else None
+            if judged == "stop":
+                break
+            at += 1
+            if judged == "later":
+                self._parking.park(item, self.tries[coordinates(item)].due)
+                items, at = self._sorted_out(items[at:]), 0
+                continue
+            part = self._parts[partition_of(item)]
+            if isinstance(judged, FailedEvent) and self._throws:
+                # What went before is written; this one stays in front of the cursor.
+                part.end = max(part.end, item.record.offset())
+                if self._flush(part):
+                    self.tally.take(judged)
+                at -= 1
+                break
+            if not part.collected:
+                part.began = time.monotonic()
+            part.collected.append((item, judged if isinstance(judged, FailedEvent) else None))
+            if len(part.collected) >= self._size and not self._flush(part):
+                break
+        self._rest += items[at:]
+
+    def reach(self, ends: dict[Partition, int]) -> None:
+        waiting = self.waiting
+        open_ = {partition_of(item) for item in self._rest}
+        for partition, end in ends.items():
+            if partition not in open_:
+                self._parts[partition].end = min([end, *waiting.get(partition, ())])
+
+    def wake(self) -> None:
+        super().wake()
+        now = time.monotonic()
+        for part in self._parts.values():
+            if part.collected and now >= part.began + self._seconds:
+                self._flush(part)
+
+    @property
+    def next_due(self) -> float | None:
+        due = [part.began + self._seconds for part in self._parts.values() if part.collected]
+        if (parked := super().next_due) is not None:
+            due.append(parked)
+        return min(due, default=None)
+
+    @property
+    def all_done(self) -> bool:
+        return super().all_done and not any(part.collected for part in self._parts.values())
+
+    def calm_down(self) -> None:
+        for part in self._parts.values():
+            self._flush(part)
+
+    def finish(self) -> list[Item]:
+        self.calm_down()
+        for part in self._parts.values():
+            self._rest += [item for item, _ in part.collected]
+            part.collected = []
+        return super().finish()
+
+    def overdue(self, now: float) -> bool:  # noqa: ARG002 - a transaction has time-outs of its own, and hurts no event
+        return False
+
+    def forget(self, partition: Partition) -> None:
+        super().forget(partition)
+        if part := self._parts.get(partition):
+            part.collected = []
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def _flush(self, part: Part) -> bool:
+        """Write what is collected; False when the database is away: then it is collected still."""
+        if self.tally.halt is not None and self.tally.halt.kind == "outage":
+            return False
+        if not part.collected and part.end <= part.cursor:
+            return True
+        try:
+            self._put_again(part) if self._replays else self._put(part)
+        except Unavailable as error:
+            if isinstance(error, Fenced):
+                # Where it stands now is found out when, and if, the partition is planned again.
+                del self._parts[part.place.topic, part.place.partition]
+                self._rest += [item for item, _ in part.collected]
+                part.collected = []
+            self.tally.outage(error)
+            return False
+        return True
+
+    def _put(self, part: Part) -> None:
+        events = [item for item, failed in part.collected if failed is None]
+        before = {failed.record.offset(): failed for _, failed in part.collected if failed is not None}
+        refused: dict[int, FailedEvent] = {}
+
+        def encode(event: Event, error: Exception) -> bytes:
+            refused[event.record.offset()] = self.tally.made(event, "write", error)
+            return _ENCODE(refused[event.record.offset()])
+
+        end = max([part.end, *(item.record.offset() + 1 for item, _ in part.collected[-1:])])
+        chunk = Chunk(
+            part.place,
+            part.cursor,
+            end,
+            events,  # type: ignore[arg-type]  # what did not fail is an event
+            [(offset, _ENCODE(failed)) for offset, failed in before.items()],
+            encode,
+            throws=self._throws,
+            settled=part.settled,
+        )
+        self._note_begin(part, end)
+        written = self.action.put(chunk)
+        part.settled = None
+        part.cursor = written.end
+        self._note_end(part)
+        failures = before | {offset: refused[offset] for offset in refused if offset < written.end}
+        with self.tally.lock:
+            done = sum(1 for item, failed in part.collected if failed is None and item.record.offset() < written.end)
+            self.tally.acted += done - sum(1 for offset in failures if offset not in before)
+        for offset in sorted(failures):
+            part.reported = offset + 1
+            self.tally.take(failures[offset])
+        if events:
+            self.tally.sample(events[-1])
+        left = [each for each in part.collected if each[0].record.offset() >= written.end]
+        part.collected = []
+        if left:
+            # With THROW the chunk ended at an event that the database refuses.
+            self._rest += [item for item, _ in left]
+            part.end = written.end
+            event, error = written.refused[0]
+            self.tally.take(self.tally.made(event, "write", error))
+
+    def _put_again(self, part: Part) -> None:
+        events = [item for item, failed in part.collected if failed is None]
+        refused = self.action.put_again(part.place, events)  # type: ignore[arg-type]  # as above
+        for _, failed in part.collected:
+            if failed is not None:
+                self.tally.take(failed)
+        with self.tally.lock:
+            self.tally.acted += len(events) - len(refused)
+        for event, error in refused:
+            self.tally.take(self.tally.made(event, "write", error))
+        part.collected = []
+        part.cursor = part.end
+
+    def _note_begin(self, part: Part, end: int) -> None:
+        if self.pages is not None:
+            key = (part.place.topic, part.place.partition)
+            self.pages.working({key: part.cursor}, {key: end})
+
+    def _note_end(self, part: Part) -> None:
+        if self.pages is not None:
+            self.pages.done({(part.place.topic, part.place.partition): part.cursor})
