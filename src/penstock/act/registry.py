@@ -22,6 +22,7 @@ actions: Registry[Action] = Registry(
         "hello_world": "penstock.act.hello_world:HelloWorld",
         "kafka": "penstock.act.kafka:Kafka",
         "notify": "penstock.act.notify:Notify",
+        "processor": "penstock.act.processor:ProcessorAction",
         "python": "penstock.act.python:Python",
         "table": "penstock.act.table:Table",
         "slack": "penstock.act.slack:Slack",

@@ -166,11 +166,14 @@ class SqlAction(Action, Generic[T]):
         try:
             with connection.begin_nested():
                 self.write(connection, [row for _, row in prepared])
-        except exc.SQLAlchemyError as error:
-            if not is_refusal(error):
+        except TargetUnavailable:
+            raise
+        except Exception as error:
+            if isinstance(error, exc.SQLAlchemyError) and not is_refusal(error):
                 raise
             if len(prepared) == 1:
-                return [(prepared[0][0], RowRefused(words(error)))]
+                said = RowRefused(words(error)) if isinstance(error, exc.SQLAlchemyError) else error
+                return [(prepared[0][0], said)]
             middle = len(prepared) // 2
             return self._written(connection, prepared[:middle]) + self._written(connection, prepared[middle:])
         return []
