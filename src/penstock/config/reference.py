@@ -31,8 +31,8 @@ One YAML, JSON or TOML file per pipeline, or several YAML documents in one file.
 the JSON Schema for editors is `penstock/config/pipeline.schema.json` in the package.
 """
 _WHEREHOWS = """\
-A YAML file with `dialect: wherehows` names jobs of a WhereHows installation; `.job` and `.properties` files are taken as
-they are. [Moving from WhereHows](../guides/moving-from-wherehows.md) says which of their keys mean what.
+A YAML file with `dialect: wherehows` names jobs of a WhereHows installation; `.job` and `.properties` files are taken
+as they are. [Moving from WhereHows](../guides/moving-from-wherehows.md) says which of their keys mean what.
 """
 _SETTINGS = """\
 `penstock.yaml` is looked for at `$PENSTOCK_CONFIG`, in the working directory, and in `$PENSTOCK_HOME`. Each key

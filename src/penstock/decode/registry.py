@@ -7,8 +7,6 @@ from penstock.core.errors import PenstockError, PluginError
 from penstock.core.plugin import Decoder, PipelineContext
 from penstock.core.registry import Registry
 
-_LATER = "this format is not part of this version yet"
-
 decoders: Registry[Decoder] = Registry(
     kind="decoder",
     base=Decoder,  # type: ignore[type-abstract]  # a base to check against, never created
@@ -19,9 +17,9 @@ decoders: Registry[Decoder] = Registry(
         "json": "penstock.decode.json:JsonDecoder",
         "raw": "penstock.decode.raw:RawDecoder",
         "text": "penstock.decode.text:TextDecoder",
+        "wherehows": "penstock.decode.wherehows:WhereHowsDecoder",
     },
     groups=("penstock.decoders",),
-    elsewhere={"wherehows": _LATER},
 )
 
 

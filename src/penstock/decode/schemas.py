@@ -1,10 +1,10 @@
-"""Avro schemas by the id in a value's frame: asked for once, kept for ever, waited for within `schema_grace`."""
+"""Avro schemas by the id in a value's frame: asked for once, kept, waited for within `schema_grace`."""
 
 from __future__ import annotations
 
 import time
 from io import BytesIO
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import fastavro
 import orjson
@@ -22,51 +22,80 @@ class SchemaPending(Unavailable):
     code = "schema_pending"
 
 
-Unusable = dict[int, Exception]
+SchemaId = int | str
+
+Unusable = dict[Any, Exception]
 """Ids that a batch has found to be of no use, so that none is asked for twice in one."""
+
+_Kept = TypeVar("_Kept")
+_MOST = 100_000
+"""Ids that are remembered; bad bytes can look like any number of them."""
+
+
+class SchemaSource(Protocol):
+    """Where schemas come from."""
+
+    def schema(self, schema_id: Any) -> RegistrySchema:
+        """The schema of an id; `UnknownSchema` or an outage."""
+
+    def close(self) -> None: ...
 
 
 class Schemas:
-    """Keeps parsed schemas for ever; an id that cannot be used is an error of its records alone."""
+    """Keeps parsed schemas, the newest where there are too many; an id that cannot be used is an error of its records
+    alone, and for `negative` seconds is not asked for again."""
 
-    def __init__(self, registry: Registry, grace: float) -> None:
+    def __init__(self, registry: SchemaSource, grace: float, *, most: int = _MOST, negative: float = 0.0) -> None:
         self._registry = registry
         self._grace = grace
-        self._parsed: dict[int, Any] = {}
-        self._missing_since: dict[int, float] = {}
+        self._most = most
+        self._negative = negative
+        self._parsed: dict[SchemaId, Any] = {}
+        self._missing_since: dict[SchemaId, float] = {}
+        self._refused: dict[SchemaId, tuple[float, Exception]] = {}
 
     @classmethod
     def of(cls, source: KafkaSourceConfig, ctx: PipelineContext) -> Self:
-        url = source.connection.schema_registry_url
-        if not url:
-            raise ConfigError(
-                f"pipeline {ctx.pipeline_name}: format {source.format} needs a schema registry",
-                hint="set source.config.connection.schema_registry_url",
-            )
-        return cls(Registry(url, source.connection.schema_registry_config), source.schema_grace)
+        return cls(Registry(registry_url(source, ctx), source.connection.schema_registry_config), source.schema_grace)
 
-    def find(self, schema_id: int, unusable: Unusable) -> Any:
+    def find(self, schema_id: SchemaId, unusable: Unusable) -> Any:
         """The parsed schema, or the error that its records end with; `Transient` is raised while there is hope."""
         found = self._parsed.get(schema_id)
         if found is not None:
             return found
         if schema_id in unusable:
             return unusable[schema_id]
+        until, refused = self._refused.get(schema_id, (0.0, None))
+        if refused is not None and time.monotonic() < until:
+            return refused
         try:
             schema = parse(self._registry.schema(schema_id))
         except UnknownSchema as error:
-            unusable[schema_id] = self._after_grace(schema_id, error)
-            return unusable[schema_id]
+            return self._refuse(schema_id, self._after_grace(schema_id, error), unusable)
         except DecodeError as error:
-            unusable[schema_id] = error
-            return error
-        self._parsed[schema_id] = schema
+            return self._refuse(schema_id, error, unusable)
+        self._keep(self._parsed, schema_id, schema)
         self._missing_since.pop(schema_id, None)
         return schema
 
-    def _after_grace(self, schema_id: int, error: UnknownSchema) -> DecodeError:
+    def _refuse(self, schema_id: SchemaId, error: DecodeError, unusable: Unusable) -> DecodeError:
+        unusable[schema_id] = error
+        if self._negative:
+            self._keep(self._refused, schema_id, (time.monotonic() + self._negative, error))
+        return error
+
+    def _keep(self, known: dict[SchemaId, _Kept], schema_id: SchemaId, value: _Kept) -> _Kept:
+        known.pop(schema_id, None)
+        known[schema_id] = value
+        if len(known) > self._most:
+            del known[next(iter(known))]
+        return value
+
+    def _after_grace(self, schema_id: SchemaId, error: UnknownSchema) -> DecodeError:
         # Raised, not slept: the engine waits between attempts, and a stop or a revoke need not wait for us.
-        since = self._missing_since.setdefault(schema_id, time.monotonic())
+        since = self._missing_since.get(schema_id)
+        if since is None:
+            since = self._keep(self._missing_since, schema_id, time.monotonic())
         if time.monotonic() - since < self._grace:
             raise SchemaPending(
                 f"{error.message}; asked again for {self._grace:g} s in all", received=schema_id
@@ -81,10 +110,22 @@ class Schemas:
         self._registry.close()
 
 
-def read_value(raw: bytes, schema: Any, schema_id: int) -> Any:
-    """The framed value, read with its schema, or a `DecodeError` that says where its bytes end to make sense."""
+def registry_url(source: KafkaSourceConfig, ctx: PipelineContext) -> str:
+    """The registry's address, without which the format makes no sense."""
+    url = source.connection.schema_registry_url
+    if not url:
+        raise ConfigError(
+            f"pipeline {ctx.pipeline_name}: format {source.format} needs a schema registry",
+            hint="set source.config.connection.schema_registry_url",
+        )
+    return url
+
+
+def read_value(raw: bytes, schema: Any, schema_id: SchemaId, start: int = HEADER) -> Any:
+    """The value behind its frame, read with its schema, or a `DecodeError` that says where its bytes end to make
+    sense."""
     body = BytesIO(raw)
-    body.seek(HEADER)
+    body.seek(start)
     try:
         return fastavro.schemaless_reader(body, schema, None)
     except Exception as error:  # noqa: BLE001 - bad bytes make the reader raise nearly anything (EOF, index, unicode, overflow)

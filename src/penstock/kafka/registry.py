@@ -30,7 +30,8 @@ class UnknownSchema(PenstockError):
 class RegistrySchema:
     """A schema as registered, with the schemas it refers to."""
 
-    id: int
+    id: int | str
+    """A number, or the text of an id that is none."""
     type: str
     """`AVRO`, `JSON` or `PROTOBUF`."""
     text: str
@@ -59,7 +60,7 @@ class Registry:
             "max.retries": 1,
             "retries.wait.ms": 50,
             "retries.max.wait.ms": 200,
-        } | _settings(config or {})
+        } | client_settings(config or {})
         try:
             self._client: Any = SchemaRegistryClient.new_client(settings | {"url": url})
         except (ValueError, TypeError, OSError) as error:
@@ -131,16 +132,18 @@ class Registry:
     @property
     def shown(self) -> str:
         """The URL without user and password."""
-        return ",".join(_without_user(part.strip()) for part in self.url.split(","))
+        return ",".join(without_user(part.strip()) for part in self.url.split(","))
 
 
-def _without_user(url: str) -> str:
+def without_user(url: str) -> str:
+    """The URL without user and password."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def client_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the client's names, numbers as such; what says something to Java only is left out."""
     out: dict[str, Any] = {}
     for name, value in config.items():
         key = name.removeprefix("schema.registry.")

@@ -22,7 +22,7 @@ def values(results: list[Event | Exception]) -> list[object]:
 class Known(Schemas):
     """Finds these schemas without asking anybody."""
 
-    def __init__(self, schemas: dict[int, Any]) -> None:
+    def __init__(self, schemas: dict[Any, Any]) -> None:
         self._parsed = {
             number: parse(RegistrySchema(number, "AVRO", json.dumps(schema), ())) for number, schema in schemas.items()
         }
