@@ -107,6 +107,20 @@ class KafkaClientConfig:
         return f"KafkaClientConfig({self.bootstrap}, {[name for name, _ in self.properties]})"
 
 
+_UNHEARD_OF = "penstock.unheard.of"
+
+
+def knows_property(name: str, value: str) -> bool:
+    """Whether the client has a property of this name, be it Java's or librdkafka's; its value is another question."""
+    translated, warnings = to_librdkafka({name: value})
+    try:
+        # The last property ends the attempt: no client is made, and the first complaint is about the unknown one.
+        Consumer({"group.id": "penstock-check", **translated, _UNHEARD_OF: ""})
+    except KafkaException as error:
+        text = kafka_error(error).str()
+    return bool(warnings) or _UNHEARD_OF in text or "No such configuration property" not in text
+
+
 def load_callback(path: str) -> Callable[[str], Any]:
     """The token callback named `module:function`; it takes the one argument that the client gives it."""
     found = load_object(path)

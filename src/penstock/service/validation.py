@@ -20,6 +20,7 @@ from penstock.core.secrets import Scrubber, find_secrets
 from penstock.filter.registry import filters
 from penstock.service.client_checks import client_remarks
 from penstock.service.predicate_checks import predicate_warnings
+from penstock.service.wherehows import lookups
 from penstock.transform.registry import transforms
 
 
@@ -52,7 +53,8 @@ def validate(paths: Sequence[Path | str]) -> Report:
 
 def load_checked(paths: Sequence[Path | str]) -> Loaded:
     """Load files and refuse the specs whose plug-ins cannot be used; the others stay."""
-    loaded = load(paths)
+    with lookups() as found:
+        loaded = load(paths, lookups=found)
     for spec in list(loaded.specs):
         loaded.warnings += predicate_warnings(loaded, spec)
         remarks = list(client_remarks(loaded, spec))
@@ -96,7 +98,8 @@ def _to_its_source(spec: PipelineSpec) -> bool:
 
 def load_specs(paths: Sequence[Path | str]) -> list[PipelineSpec]:
     """The specs of these files; `InvalidConfigError` where any of them cannot be used."""
-    loaded = load(paths)
+    with lookups() as found:
+        loaded = load(paths, lookups=found)
     if loaded.problems:
         raise InvalidConfigError(loaded.problems)
     return loaded.specs

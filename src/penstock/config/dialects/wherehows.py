@@ -12,6 +12,7 @@ from penstock.config.source import check_topic
 from penstock.config.wire import ID_TYPES, REGISTRY_DIALECTS
 
 _VALUES = ("fixed", "v0.2.1")
+_EXPRESSION = "penstock.expression."
 _WIRE: dict[str, tuple[str, tuple[str, ...]]] = {
     "penstock.schemaid.type": ("id_type", ID_TYPES),
     "penstock.registry.dialect": ("dialect", REGISTRY_DIALECTS),
@@ -73,13 +74,16 @@ def _options(job: Job) -> dict[str, Any]:
 
 
 def _processing(job: Job) -> dict[str, Any]:
-    values = job.take("wherehows.values")
-    if values is None:
-        return {}
-    if values not in _VALUES:
-        message = f"{values!r} is none of {', '.join(_VALUES)}"
-        job.fail("wherehows.values", message, received=values, allowed=_VALUES)
-    return {"values": values}
+    """What the job says to its processors."""
+    found: dict[str, Any] = {"values": _word(job, "wherehows.values", _VALUES), "zone": job.take("penstock.zone")}
+    owners = _word(job, "penstock.owners", ("true", "false"))
+    if owners is not None:
+        found["owners"] = owners == "true"
+    expressions = {
+        key.removeprefix(_EXPRESSION): job.take(key) for key in list(job.properties) if key.startswith(_EXPRESSION)
+    }
+    found["expressions"] = {name: value for name, value in expressions.items() if value is not None} or None
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _wire_formats(job: Job, topics: list[str]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ _OF_OTHERS = (
 )
 """Said to the scheduler or to the Java library; nothing is lost without them."""
 _COMMITS = ("auto.commit.enable", "enable.auto.commit")
+_SECURITY = ("sasl.", "security.", "ssl.")
+"""Always passed on: a mistake in one of these had better be an error."""
 _ZOOKEEPER = "zookeeper."
 _REGISTRY = "schema.registry."
 
@@ -116,7 +118,8 @@ def _passed_on(job: Job) -> dict[str, str]:
     passed: dict[str, str] = {}
     for key in list(job.properties):
         value = job.properties.pop(key)
-        if job.lookups is not None and not job.lookups.knows_property(key, value):
+        known = job.lookups is None or key.startswith(_SECURITY) or job.lookups.knows_property(key, value)
+        if not known:
             job.warn(key, "not used: neither Penstock nor the Kafka client knows it")
         else:
             passed[key] = value

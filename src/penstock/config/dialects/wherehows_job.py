@@ -26,6 +26,8 @@ _WRITTEN: dict[KeyPath, str] = {
     ("options", "window", "deadline"): "auto.commit.interval.ms",
     ("options", "dead_letter", "topic"): "kafka.producer.topic",
     ("action", "config", "values"): "wherehows.values",
+    ("action", "config", "zone"): "penstock.zone",
+    ("action", "config", "owners"): "penstock.owners",
 }
 _PREFIXED: dict[KeyPath, str] = {
     (*_CONNECTION, "consumer_config"): "",
@@ -75,6 +77,8 @@ class JobDocument(Document):
                 return (key if key.startswith(("kafka.", "penstock.", "wherehows.")) else self.prefix + key,)
             if path[:length] in _PREFIXED and len(path) > length:
                 return (f"{self.prefix}{_PREFIXED[path[:length]]}{path[length]}",)
+        if path[:3] == ("action", "config", "expressions") and len(path) > 3:
+            return (f"penstock.expression.{path[3]}",)
         if path[:3] == ("action", "config", "topics"):
             return (_PAIRED.get(str(path[-1]), "kafka.topics"),)
         return () if path[:1] in (("source",), ("action",), ("name",)) else path
