@@ -15,8 +15,10 @@ from penstock.act.appending import Appender
 from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import DeadLetter
 from penstock.core.errors import PenstockError, Unavailable
-from penstock.core.event import Headers, json_bytes
+from penstock.core.event import Event, Headers, json_bytes
 from penstock.core.letter_json import letter_as_json
+from penstock.core.plugin import Decoder, PipelineContext
+from penstock.decode import decoder_for
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.producer import NewRecord, RecordProducer, RecordRefused
 from penstock.worker.protocol import FailedEvent
@@ -58,8 +60,11 @@ def sinks_of(spec: PipelineSpec, client: KafkaClientConfig, folder: str | None) 
         sinks.append(FileSink(path, wanted.rotate))
     if spec.options.failed_events_dir:
         path = failed_events_path(spec.options.failed_events_dir, spec.name)
-        sink = EnvelopesSink if spec.source.is_foreign else FailedEventsSink
-        sinks.append(sink(path, wanted.rotate))
+        if spec.source.config.format == "datahub":
+            sinks.append(DataHubSink(path, wanted.rotate, spec))
+        else:
+            sink = EnvelopesSink if spec.source.is_foreign else FailedEventsSink
+            sinks.append(sink(path, wanted.rotate))
     return sinks
 
 
@@ -140,13 +145,11 @@ class FailedEventsSink(FileSink):
     """DataHub's file: the event's envelope, one per line. The store has the letters, so problems are only warnings."""
 
     def write(self, letters: Sequence[Failed]) -> None:
-        lines = b"".join(self._lines(failed for failed, _ in letters))
         try:
-            if lines:
+            if lines := b"".join(self._lines(failed for failed, _ in letters)):
                 self._append(lines)
-        except SinkUnavailable as error:
+        except Unavailable as error:
             log.warning("failed events were not written for DataHub's tools; the store has them", reason=str(error))
-
 
     def _lines(self, failures: Iterator[FailedEvent]) -> Iterator[bytes]:
         return envelope_lines(failures)
@@ -157,6 +160,32 @@ class EnvelopesSink(FailedEventsSink):
 
     def _lines(self, failures: Iterator[FailedEvent]) -> Iterator[bytes]:
         return ((failed.record.value() or b"").replace(b"\n", b" ") + b"\n" for failed in failures)
+
+
+class DataHubSink(FailedEventsSink):
+    """The same for DataHub's own records. They are decoded once more, for the envelope is wanted as it was before any
+    step changed it, also where the process that had it is gone."""
+
+    def __init__(self, path: Path, rotate: int, spec: PipelineSpec) -> None:
+        super().__init__(path, rotate)
+        self._spec = spec
+        self._decoder: Decoder | None = None
+
+    def _lines(self, failures: Iterator[FailedEvent]) -> Iterator[bytes]:
+        records = [failed.record for failed in failures if failed.failure.stage != "decode"]
+        if not records:
+            return
+        if self._decoder is None:
+            self._decoder = decoder_for(self._spec.source.config, PipelineContext(self._spec.name))
+        for event in self._decoder.decode(records):
+            if isinstance(event, Event):
+                yield event.as_json().encode() + b"\n"
+
+    def close(self) -> None:
+        super().close()
+        if self._decoder is not None:
+            self._decoder.close()
+            self._decoder = None
 
 
 def failed_events_path(folder: str, pipeline: str) -> Path:
