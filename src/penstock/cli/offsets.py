@@ -84,6 +84,9 @@ def reset(
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
     partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")] = None,
     config: Config = None,
+    reapply: Annotated[
+        bool, typer.Option("--reapply", help="Of a pipeline into a table: set its cursor too, and write rows again.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen, and change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     timeout: Annotated[
@@ -92,6 +95,7 @@ def reset(
 ) -> Exit | None:
     """Set a pipeline's offsets; its instances leave the group meanwhile and come back. Refused where another consumer
     is in the group."""
+    from penstock.service.exactly_once import require_reapply
     from penstock.service.offsets import cluster_of, plan_reset, reset_offsets
     from penstock.service.opening import opened_store
     from penstock.service.specs import current_spec
@@ -100,13 +104,16 @@ def reset(
     target = _target(to_earliest, to_latest, to_time, shift_by, to_offset, from_group)
     with opened_store() as store:
         spec = current_spec(pipeline, config or [], store)
+        require_reapply(spec, reapply=reapply)
         cluster = cluster_of(spec)
         moves = plan_reset(cluster, spec, target, topic=topic, partition=partition)
         if not dry_run:
             refuse_others(cluster, spec)
             if not yes:
                 _confirm(terminal, pipeline, moves)
-            moves = reset_offsets(store, cluster, spec, target, topic=topic, partition=partition, timeout=timeout)
+            moves = reset_offsets(
+                store, cluster, spec, target, topic=topic, partition=partition, timeout=timeout, reapply=reapply
+            )
     if terminal.as_json:
         terminal.data({"pipeline": pipeline, "done": not dry_run, "partitions": [move.as_dict() for move in moves]})
     else:

@@ -12,6 +12,8 @@ from penstock.core.errors import ConfigError
 from penstock.core.holes import Note, decode, encode
 from penstock.kafka.admin import ClusterView, Place
 from penstock.kafka.client import KafkaClientConfig
+from penstock.service.cursors import set_cursors
+from penstock.service.exactly_once import require_reapply
 from penstock.service.pipelines import person
 from penstock.service.vacating import LEAVE_SECONDS, vacated, with_group
 from penstock.store import MirrorRow, Store
@@ -144,8 +146,12 @@ def reset_offsets(
     topic: str | None = None,
     partition: int | None = None,
     timeout: float = LEAVE_SECONDS,
+    reapply: bool = False,
 ) -> list[Move]:
-    """Set the offsets while nobody is in the group. What was done: instances went on since the preview."""
+    """Set the offsets while nobody is in the group. What was done: instances went on since the preview.
+
+    `reapply`: the cursor of the pipeline's table too, so that rows are written again."""
+    require_reapply(spec, reapply=reapply)
     with vacated(store, cluster, spec, timeout):
         moves = plan_reset(cluster, spec, target, topic=topic, partition=partition)
         ids = cluster.topic_ids({move.topic for move in moves})
@@ -159,6 +165,8 @@ def reset_offsets(
             # repeats events rather than leave some out.
             back = {move.place for move in moves if move.old is not None and move.new < move.old}
             store.offsets.mirror([row for row in mirror if (row.topic, row.partition) in back], force=True)
+        if reapply:
+            set_cursors(spec, {move.place: move.new for move in moves}, ids)
         cluster.alter_offsets(spec.group, commits)
         if store is not None:
             store.offsets.mirror(mirror, force=True)

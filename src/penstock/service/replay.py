@@ -23,6 +23,7 @@ from penstock.engine.spark import Spark
 from penstock.engine.stretch import Stretch
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
+from penstock.service.exactly_once import refuse_repeating
 from penstock.service.failed_events import FailedEnvelope, read_failed_events
 from penstock.service.ranges import Range, find_ranges, point
 from penstock.service.replayers import own_name
@@ -205,6 +206,14 @@ def plan_range(
     spec: PipelineSpec, *, first: str, end: str, topic: str | None = None, partition: int | None = None
 ) -> RangePlan:
     """Where the range lies in each partition; refuses one that is not in the log. Nothing is changed."""
+    if spec.source.is_foreign:
+        raise ConfigError(
+            f"{spec.name} has a source of its own, which has no log to read a range from",
+            received=spec.source.type,
+            allowed=["kafka"],
+            hint="`penstock dead-letters replay` works for it",
+        )
+    refuse_repeating(spec)
     begins, ends = point("--from", first), point("--to", end)
     cluster = ClusterView(KafkaClientConfig.of(spec.source.config.connection))
     ranges = find_ranges(cluster, spec, begins, ends, topic=topic, partition=partition)

@@ -11,14 +11,17 @@ from penstock.act.registry import action_class, actions
 from penstock.config.loading import Loaded, load
 from penstock.config.problems import InvalidConfigError, Problem
 from penstock.config.problems import Path as KeyPath
+from penstock.config.source import ForeignSourceConfig
 from penstock.config.spec import ConnectionSpec, PipelineSpec, StepSpec
 from penstock.core.errors import PenstockError, PluginError
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import check_config
 from penstock.core.registry import Registry
 from penstock.core.secrets import Scrubber, find_secrets
+from penstock.datahub.sources import sources
 from penstock.filter.registry import filters
 from penstock.service.client_checks import client_remarks
+from penstock.service.exactly_once import has_cursor
 from penstock.service.predicate_checks import predicate_warnings
 from penstock.service.wherehows import lookups
 from penstock.transform.registry import transforms
@@ -60,7 +63,12 @@ def load_checked(paths: Sequence[Path | str]) -> Loaded:
         remarks = list(client_remarks(loaded, spec))
         loaded.warnings += [said for is_problem, said in remarks if not is_problem]
         problems = [said for is_problem, said in remarks if is_problem]
-        problems += (*_plugin_problems(loaded, spec), *_loops(loaded, spec), *_idle_breaker(loaded, spec))
+        problems += (
+            *_plugin_problems(loaded, spec),
+            *_loops(loaded, spec),
+            *_idle_breaker(loaded, spec),
+            *_in_order(loaded, spec),
+        )
         for problem in problems:
             loaded.refuse(spec, problem)
     return loaded
@@ -88,6 +96,20 @@ def _idle_breaker(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
         yield loaded.problem(spec, ("options", "breaker"), message, hint=hint)
 
 
+def _in_order(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
+    """A cursor is one number: events into a table are written in the order of their partition."""
+    if not has_cursor(spec):
+        return
+    hint = f"leave it out: {spec.action.type} writes many events at once"
+    if spec.options.concurrency != 1:
+        yield loaded.problem(spec, ("options", "concurrency"), "must be 1 for a table", hint=hint)
+    elif spec.ordering != "partition":
+        yield loaded.problem(spec, ("options", "ordering"), "must be partition for a table", hint=hint)
+    if spec.source.is_foreign or spec.source.config.stateless:
+        message = "a table needs a consumer group: without one nothing says where its rows end"
+        yield loaded.problem(spec, ("source",), message)
+
+
 def _to_its_source(spec: PipelineSpec) -> bool:
     written = spec.action.config.get("connection")
     try:
@@ -113,6 +135,8 @@ def _plugin_problems(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
         *((("transform", i), step, transforms) for i, step in enumerate(spec.transform)),
         (("action",), spec.action, actions),
     ]
+    if isinstance(reads := spec.source.config, ForeignSourceConfig):
+        steps.insert(0, (("source",), StepSpec(type=spec.source.type, config=reads.own), sources))
     for path, step, registry in steps:
         try:
             _check_step(step, registry, context)

@@ -1,0 +1,38 @@
+"""Pipelines that write into a database: where they stand is for its cursor to say, not for the group's offsets."""
+
+from __future__ import annotations
+
+from penstock.act.registry import action_class
+from penstock.config.spec import PipelineSpec
+from penstock.core.errors import ConfigError, PluginError
+
+
+def has_cursor(spec: PipelineSpec) -> bool:
+    """Whether the pipeline's events take effect exactly once, in a database."""
+    try:
+        cls = action_class(spec.action.type, spec.action.config, spec.folder)
+    except PluginError:
+        return False  # what is wrong with it is said where it is to run
+    return bool(getattr(cls, "transactional", False))
+
+
+def refuse_repeating(spec: PipelineSpec) -> None:
+    """A range of the log that was written once would be written again."""
+    if has_cursor(spec):
+        raise ConfigError(
+            f"{spec.name} writes each event into its table once; a range of them cannot be replayed",
+            received=spec.name,
+            hint="penstock offsets reset --reapply writes events again; dead letters can be replayed",
+        )
+
+
+def require_reapply(spec: PipelineSpec, *, reapply: bool) -> None:
+    """Offsets that are set without the cursor would change nothing; with it, rows are written again."""
+    if has_cursor(spec) and not reapply:
+        raise ConfigError(
+            f"{spec.name} stands where the cursor of its table stands, whatever the group's offsets are",
+            received=spec.name,
+            hint="--reapply sets the cursor too: events that are repeated are written again",
+        )
+    if reapply and not has_cursor(spec):
+        raise ConfigError(f"{spec.name} writes into no table: its offsets are enough", hint="leave --reapply out")
