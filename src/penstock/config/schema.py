@@ -25,6 +25,7 @@ def pipeline_schema() -> dict[str, Any]:
     legacy["properties"]["event_type"] = {"anyOf": [{"type": "string"}, legacy["properties"]["event_type"]]}
     schema["properties"]["filter"] = legacy | {"deprecated": True}
     schema["properties"]["kind"] = {"const": "pipeline"}
+    _free_other_sources(schema["$defs"]["SourceSpec"])
     source = schema["$defs"]["KafkaSourceConfig"]["properties"]
     source["topics"]["anyOf"].append({"type": "string"})
     mode = schema["$defs"]["OptionsSpec"]["properties"]["failure_mode"]
@@ -39,6 +40,14 @@ def pipeline_schema() -> dict[str, Any]:
         "then": {"$ref": "#/$defs/WhereHowsFile"},
         "else": {"$ref": "#/$defs/Pipeline"},
     }
+
+
+def _free_other_sources(source: dict[str, Any]) -> None:
+    """Only the keys of Kafka are known here."""
+    kafka = source["properties"]["config"]
+    source["properties"]["config"] = {"type": "object", "description": kafka.get("description", "")}
+    source["if"] = {"properties": {"type": {"const": "kafka"}}}
+    source["then"] = {"properties": {"config": kafka}}
 
 
 def _loosen(node: Any) -> Any:

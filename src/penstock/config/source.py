@@ -26,7 +26,7 @@ from penstock.core.clock import parse_time
 from penstock.core.durations import Duration
 from penstock.core.secrets import mask_url
 
-Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows", "envelope"]
+Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows"]
 StartPosition = Literal["earliest", "latest"] | int
 
 MANAGED_PROPERTIES = frozenset(

@@ -110,6 +110,11 @@ class Flow(Planned):
         return self.state == "failed" or self._finished
 
     @property
+    def finished(self) -> bool:
+        """True: its source has come to its end, and all of it is settled."""
+        return self._finished
+
+    @property
     def halted(self) -> bool:
         """True: nothing is read until somebody says so."""
         return (

@@ -27,7 +27,7 @@ class Finding:
     step: Step
     target: str
     ok: bool | None
-    """None: skipped, because a step it depends on failed."""
+    """None: skipped, because a step it depends on failed, or it cannot be tried."""
     detail: str
     hint: str | None = None
     millis: int = 0
@@ -42,6 +42,9 @@ _Work = Callable[[], str]
 def probe(spec: PipelineSpec, timeout: float = 5.0) -> Iterator[Finding]:
     """Every step in the order of its dependence; nothing is changed on the cluster, and no group is joined."""
     source = spec.source.config
+    if spec.source.is_foreign:
+        yield Finding("config", f"source {spec.source.type}", None, "a source of its own is not touched")
+        return
     try:
         config = KafkaClientConfig.of(source.connection)
     except PenstockError as error:

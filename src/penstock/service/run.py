@@ -201,6 +201,8 @@ def _wait(
             log.error("every pipeline has failed")
         if until_over and all(flow.over for flow in instance.flows):
             return
+        if instance.flows and all(flow.finished for flow in instance.flows):
+            return
         time.sleep(_LOOK_EVERY)
 
 

@@ -82,7 +82,7 @@ def with_lag(statuses: Sequence[PipelineStatus], specs: Iterable[PipelineSpec], 
     by_name = {status.pipeline: status for status in statuses}
     for spec in specs:
         status = by_name.get(spec.name)
-        if status is None:
+        if status is None or spec.source.is_foreign:
             continue
         try:
             status.partitions = _measured(spec, status.partitions, timeout)

@@ -29,7 +29,11 @@ def connection_of(bootstrap: str | None, specs: list[PipelineSpec]) -> Connectio
     """The cluster that a command means: an address, or that of a pipeline file."""
     if bootstrap is not None:
         return ConnectionSpec(bootstrap=bootstrap)
-    connections = {spec.source.config.connection.bootstrap: spec.source.config.connection for spec in specs}
+    connections = {
+        spec.source.config.connection.bootstrap: spec.source.config.connection
+        for spec in specs
+        if not spec.source.is_foreign
+    }
     if len(connections) > 1:
         raise ConfigError(
             "the files name more than one cluster", received=sorted(connections), hint="choose one with --bootstrap"

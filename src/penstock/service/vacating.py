@@ -26,6 +26,8 @@ _LOOK_EVERY: Final = 0.2
 
 def with_group(spec: PipelineSpec) -> PipelineSpec:
     """The spec, if the pipeline has a group whose offsets could be seen or changed."""
+    if spec.source.is_foreign:
+        raise ConfigError(f"{spec.name} has a source of its own: there are no offsets to see", received=spec.name)
     if spec.source.config.stateless:
         raise ConfigError(f"{spec.name} is stateless: it has no group, and so no offsets", received=spec.name)
     return spec

@@ -203,10 +203,26 @@ def test_not_enabled(written: Any) -> None:
     assert not spec(enabled=written).enabled
 
 
-def test_another_source_is_refused() -> None:
-    with pytest.raises(ValidationError, match="'pg_queue' is not supported by this version"):
+def test_another_source_keeps_its_own_keys() -> None:
+    own = {"topics": "a", "connection": 1, "password": "hidden", "group": None}
+    made = PipelineSpec.model_validate(
+        {"name": "p", "source": {"type": "./mine.py:Source", "config": own}, "action": {"type": "x"}}
+    )
+    assert made.source.is_foreign
+    assert made.model_dump()["source"] == {"type": "./mine.py:Source", "config": own}
+    assert PipelineSpec.model_validate(made.model_dump(mode="json")) == made
+    assert "hidden" in made.secrets
+    assert "hidden" not in f"{made!r} {made.shown()}"
+    assert (made.group, made.source.config.subscription) == ("p", [])
+
+
+@pytest.mark.parametrize(
+    "options", [{"concurrency": 2}, {"parallelism": 2}, {"dead_letter": {"topic": "letters"}}], ids=str
+)
+def test_what_another_source_cannot_do_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="one event after the other|read from Kafka"):
         PipelineSpec.model_validate(
-            {"name": "p", "source": {"type": "pg_queue", "config": {"queue": 1}}, "action": {"type": "x"}}
+            {"name": "p", "source": {"type": "m:S"}, "action": {"type": "x"}, "options": options}
         )
 
 

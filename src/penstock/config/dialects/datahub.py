@@ -81,6 +81,8 @@ def compile_datahub(data: dict[str, Any], environ: Mapping[str, str]) -> Compile
         compiled.warnings += _take_environment(compiled.data, environ)
         compiled.warnings += _commit_notes(compiled.data)
         _drain_in_time(compiled.data)
+    else:
+        compiled.warnings += _drop_outlived(compiled.data)
     _retry_the_chain(compiled.data)
     _keep_failed_events(compiled.data)
     if "filter" in compiled.data:
@@ -106,6 +108,16 @@ def _drop_unknown(data: dict[str, Any], section: str, known: set[str]) -> Iterat
 
 def _is_kafka(source: Mapping[str, Any]) -> bool:
     return source.get("type") in (None, "kafka")
+
+
+def _drop_outlived(data: dict[str, Any]) -> Iterator[Remark]:
+    """A key of `pg_queue` that DataHub has given up, and refuses since."""
+    source, key = data["source"], "poll_interval_seconds"
+    config = source.get("config")
+    if source.get("type") == "pg_queue" and isinstance(config, dict) and key in config:
+        data["source"] = source | {"config": {name: value for name, value in config.items() if name != key}}
+        hint = "empty_poll_sleep_min_millis and empty_poll_sleep_max_millis took its place"
+        yield ("source", "config", key), "not used any more", hint
 
 
 def _connection(data: Mapping[str, Any]) -> dict[str, Any] | None:
