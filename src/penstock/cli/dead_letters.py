@@ -138,15 +138,28 @@ def export(
 
 def import_(
     terminal: Terminal,
-    file: Annotated[Path, typer.Argument(help="File that `export` wrote.", dir_okay=False)],
+    file: Annotated[
+        Path, typer.Argument(help="File that `export` wrote, or DataHub's failed_events.log.", dir_okay=False)
+    ],
+    pipeline: Annotated[
+        str | None, typer.Option(help="Whose failed_events.log it is; default: by the name of its folder.")
+    ] = None,
+    config: Annotated[
+        list[Path] | None, typer.Option("--config", "-c", help="Where that pipeline is; default: as it last ran.")
+    ] = None,
     dry_run: given.DryRun = False,
 ) -> Exit | None:
     """Add the dead letters of a file to the store, all or none; those that it has already are left as they are."""
     from penstock.config.settings import Settings
+    from penstock.service.failed_events import is_failed_events
     from penstock.service.letter_files import check_file, import_letters
     from penstock.service.opening import opened_for_writing
     from penstock.service.pipelines import person
 
+    if is_failed_events(file):
+        return _import_failed_events(terminal, file, pipeline, config or [], dry_run=dry_run)
+    if pipeline is not None or config:
+        raise ConfigError("--pipeline and --config go with DataHub's failed_events.log only", received=str(file))
     size = file.stat().st_size if file.exists() else 0
     with _progress(terminal, "importing", size if dry_run else 2 * size) as progress:
         if dry_run:
@@ -162,6 +175,34 @@ def import_(
         terminal.line(f"{file} is a whole export of {data['letters']} dead letters")
     else:
         terminal.line(f"{data['added']} dead letters added, {data['present']} were there already")
+    return None
+
+
+def _import_failed_events(
+    terminal: Terminal, file: Path, pipeline: str | None, config: list[Path], *, dry_run: bool
+) -> Exit | None:
+    from penstock.config.settings import Settings
+    from penstock.service.failed_events import import_failed_events, owner_of, records_of
+    from penstock.service.opening import opened_for_writing
+    from penstock.service.pipelines import person
+    from penstock.service.specs import current_spec, only_spec
+
+    added = present = 0
+    with opened_for_writing(Settings.load()) as store:
+        if pipeline is None and config:
+            spec = only_spec(config)
+        else:
+            spec = current_spec(pipeline or owner_of(file, store.pipelines.with_specs()), config, store)
+        events = sum(1 for _ in records_of(spec, file))
+        if not dry_run:
+            added, present = import_failed_events(store, file, spec, by=person())
+    data = {"file": str(file), "letters": events, "added": added, "present": present, "pipeline": spec.name}
+    if terminal.as_json:
+        terminal.data(data)
+    elif dry_run:
+        terminal.line(f"{file} has {events} failed events of {spec.name}")
+    else:
+        terminal.line(f"{added} dead letters added to {spec.name}, {present} were there already")
     return None
 
 

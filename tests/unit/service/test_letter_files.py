@@ -9,7 +9,7 @@ import pytest
 
 from penstock.core.errors import ConfigError
 from penstock.service.dead_letters import which_letters
-from penstock.service.failed_events import FailedEnvelope, read_failed_events
+from penstock.service.failed_events import FailedEnvelope, is_failed_events, read_failed_events
 from penstock.service.letter_files import LetterFileError, export_letters, import_letters
 from penstock.store import DeadLetterFilter, Store
 from tests.behaviour.store.letters import letter
@@ -99,20 +99,25 @@ def test_times_of_filters() -> None:
 
 def test_datahubs_failed_events_are_read_line_by_line(tmp_path: Path) -> None:
     file = tmp_path / "failed_events.log"
-    file.write_text(
+    first = (
         '{ "event_type": "EntityChangeEvent_v1", "event": {"entityUrn":"urn:li:x"}, '
-        '"meta": {"kafka":{"topic":"PlatformEvent_v1","offset":41,"partition":3}} }\n\n'
-        '{ "event_type": "MetadataChangeLogEvent_v1", "event": {}, "meta": null }\n{ "event_type": "Entity'
+        '"meta": {"kafka":{"topic":"PlatformEvent_v1","offset":41,"partition":3}} }'
     )
+    second = '{ "event_type": "MetadataChangeLogEvent_v1", "event": {}, "meta": null }'
+    file.write_text(f'{first}\n\n{second}\n{{ "event_type": "Entity')
+    assert is_failed_events(file)
     envelopes = read_failed_events(file)
     assert next(envelopes) == FailedEnvelope(
         line=1,
+        text=first.encode(),
         event_type="EntityChangeEvent_v1",
         event={"entityUrn": "urn:li:x"},
         topic="PlatformEvent_v1",
         partition=3,
         offset=41,
     )
-    assert next(envelopes) == FailedEnvelope(line=3, event_type="MetadataChangeLogEvent_v1", event={})
+    assert next(envelopes) == FailedEnvelope(
+        line=3, text=second.encode(), event_type="MetadataChangeLogEvent_v1", event={}
+    )
     with pytest.raises(ConfigError, match="line 4"):
         next(envelopes)
