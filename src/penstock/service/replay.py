@@ -5,14 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from penstock.config.spec import BreakerSpec, PipelineSpec
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError
-from penstock.core.event import Record, json_bytes
 from penstock.engine.blueprint import blueprint_of
 from penstock.engine.replay import Replay, lane_count
 from penstock.engine.replay_letters import LetterWork, Marks
@@ -24,14 +22,12 @@ from penstock.engine.stretch import Stretch
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.service.exactly_once import refuse_repeating
-from penstock.service.failed_events import FailedEnvelope, read_failed_events
+from penstock.service.failed_events import records_of
 from penstock.service.ranges import Range, find_ranges, point
 from penstock.service.replayers import own_name
 from penstock.service.specs import current_spec
 from penstock.store import DeadLetterFilter, LetterCount, Store, Which
 
-_WRITABLE = frozenset({"json", "text"})
-"""Formats whose bytes can be made from what DataHub's file holds."""
 _LATECOMERS = 60_000
 """Milliseconds: letters that fail later than so long after the replay began are left for the next one. Not less, for
 clocks differ."""
@@ -247,26 +243,10 @@ class FilePlan:
 
 def plan_file(spec: PipelineSpec, file: Path) -> FilePlan:
     """Reads the file to its end; a line that is no event, or a format that a line cannot be turned into, is refused."""
-    form = spec.source.config.format
-    if form not in _WRITABLE:
-        raise ConfigError(
-            f"events of format {form} cannot be made from {file.name}: it holds decoded values, not the records",
-            received=form,
-            allowed=sorted(_WRITABLE),
-        )
-    records = list(map(partial(_record, spec), read_failed_events(file)))
+    records = list(records_of(spec, file))
     if not records:
         raise ConfigError(f"{file} has no events in it", received=str(file))
     return FilePlan(spec, file, stretches_of_records(records, f"file/{file.name}"))
-
-
-def _record(spec: PipelineSpec, kept: FailedEnvelope) -> Record:
-    text = spec.source.config.format == "text" and isinstance(kept.event, str)
-    value = kept.event.encode() if text else json_bytes(kept.event)
-    # What DataHub could not write down is missing: such events stand in the order of their lines.
-    topic = kept.topic or spec.source.config.subscription[0]
-    partition = 0 if kept.partition is None else kept.partition
-    return Record(topic, partition, kept.line - 1 if kept.offset is None else kept.offset, None, value)
 
 
 @dataclass(slots=True)
