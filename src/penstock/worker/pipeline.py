@@ -39,8 +39,14 @@ class Acknowledger:
     def ack(self, event: Any, processed: bool = True) -> None:  # noqa: FBT001 - DataHub's signature
         if not processed or self.acting is None:
             return
-        place = event.meta["kafka"]
-        self.acting.acknowledge((place["topic"], place["partition"], place["offset"]))
+        place = event.meta.get("kafka")
+        if place is not None:
+            self.acting.acknowledge((place["topic"], place["partition"], place["offset"]))
+            return
+        # A dead letter of a foreign source, replayed: its meta says nothing of Kafka.
+        deferred = list(self.acting.deferred.items())
+        for found in (place for place, (item, _) in deferred if item.envelope is event or item.event is event.event):
+            self.acting.acknowledge(found)
 
 
 @dataclass(slots=True, frozen=True)

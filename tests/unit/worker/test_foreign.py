@@ -16,7 +16,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.datahub import imports
 from penstock.kafka.client import KafkaClientConfig
 from penstock.worker.lane import Lane
-from penstock.worker.protocol import Assignment, Blueprint, UnitOutcome, UnitRequest, WindowRequest
+from penstock.worker.protocol import Assignment, Blueprint, Bounds, UnitOutcome, UnitRequest, WindowRequest
 
 imports.install()
 
@@ -91,12 +91,12 @@ class Doing(Action):  # type: ignore[misc]  # as above
 
     @classmethod
     def create(cls, config_dict: dict[str, Any], ctx: Any) -> Doing:
-        assert isinstance(ctx.event_source, Source)
+        assert isinstance(ctx.event_source, Source) or len(cls.made) == 1, "only a replay has none"
         cls.made.append(cls(ctx))
         return cls.made[-1]
 
     def act(self, event: EventEnvelope) -> bool | None:
-        text = event.event.text
+        text = getattr(event.event, "text", None) or event.event.value
         self.seen.append(text)
         if text.startswith("bad"):
             raise ValueError(text)
@@ -210,6 +210,21 @@ def test_a_source_that_breaks_stops_its_unit(tmp_path: Path, script: list[str], 
     assert len(outcome.failures) == 1, "what failed before is settled all the same"
     driver.close()
     assert Source.made[0].acked == ["a", "bad 1"]
+
+
+def test_a_dead_letter_is_replayed_without_the_source(tmp_path: Path) -> None:
+    driver = Driver(["bad 1", "waits"], tmp_path)
+    (failed,) = driver.window().failures
+    driver.close()
+    key = (driver.at.topic, 0)
+    bounds = Bounds({key: failed.record.offset() + 1}, (failed.record,))
+    assignment = Assignment(*key, 1, failed.record.offset())
+    unit = UnitRequest(7, "p", 2, driver.blueprint, [assignment], 1.0, 10, bounds=bounds)
+    (outcome,) = Lane().run(WindowRequest("l", 1.0, [unit], detach=True)).units
+    assert len(Source.made) == 1, "no second source was made"
+    (again,) = outcome.failures
+    assert (again.record, again.failure.error) == (failed.record, "bad 1")
+    assert Doing.made[1].seen == ["bad 1"]
 
 
 def test_an_event_that_killed_twice_is_not_worked_on(tmp_path: Path) -> None:
