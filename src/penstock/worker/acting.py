@@ -23,6 +23,10 @@ Verdict = Literal["done", "failed", "deferred", "later", "stop"]
 the unit ends before it."""
 
 
+_EARLY_AT_MOST = 1_000
+"""Acknowledgements remembered of events that are not deferred: those of actions that acknowledge every event, too."""
+
+
 class Acting(ABC):
     """Runs the action over items that are fed in order. Retries wait here, from unit to unit."""
 
@@ -40,6 +44,8 @@ class Acting(ABC):
         """Events that failed and wait for their next attempt."""
         self.deferred: dict[Coordinates, tuple[Event, float]] = {}
         """Events whose acknowledgement the action put off, and when their time is up."""
+        self._early: dict[Coordinates, bool] = {}
+        """Acknowledged before they were deferred, in order."""
         self.tainted = False
         """True: a thread of this process hangs in the action, and always will."""
         self._retrying = Retrying(spec.options.retry)
@@ -128,7 +134,10 @@ class Acting(ABC):
     def unusual(self, item: Event, result: Any) -> Verdict:
         """False defers; anything but None and True is a failure."""
         if result is False:
-            self.deferred[coordinates(item)] = (item, time.monotonic() + self.spec.options.deferral_timeout)
+            place = coordinates(item)
+            if self._early.pop(place, False):
+                return "done"
+            self.deferred[place] = (item, time.monotonic() + self.spec.options.deferral_timeout)
             return "deferred"
         wrong = ActResult(
             f"act returned {type(result).__name__}",
@@ -181,12 +190,17 @@ class Acting(ABC):
 
     def acknowledge(self, place: Coordinates) -> None:
         """A deferred event is done; called from any thread."""
-        self.deferred.pop(place, None)
+        if self.deferred.pop(place, None) is None:
+            # An action that flushes its batch inside `act` acknowledges the event that it is about to defer.
+            self._early[place] = True
+            if len(self._early) > _EARLY_AT_MOST:
+                self._early.pop(next(iter(self._early)), None)
 
     def forget(self, partition: Partition) -> None:
         """What was known of events of this partition counts no longer."""
         self.tries = {place: tries for place, tries in self.tries.items() if place[:2] != partition}
         self.deferred = {place: event for place, event in self.deferred.items() if place[:2] != partition}
+        self._early = {place: early for place, early in self._early.items() if place[:2] != partition}
 
     def end_deferrals(self, owned: set[Partition]) -> None:
         """Events of these partitions that were not acknowledged in time have failed."""
