@@ -69,8 +69,8 @@ def _store_fields(rows: Rows, dataset: Dataset, fields: list[Mapping[str, Any]])
     before = rows.select(dict_field_detail, ["field_name", "parent_path", *_CARRIED], {"dataset_id": dataset.id})
     known = {(row["field_name"], row["parent_path"] or ""): row for row in before}
     made = []
-    for field in fields:
-        row = _field(dataset, field)
+    for place, field in enumerate(fields, 1):
+        row = _field(dataset, field, place)
         old = known.get((row["field_name"], row["parent_path"]))
         made.append(
             row | ({name: old[name] for name in _CARRIED} if old else {"is_partitioned": "N", "is_indexed": "N"})
@@ -82,16 +82,17 @@ def _store_fields(rows: Rows, dataset: Dataset, fields: list[Mapping[str, Any]])
     )
 
 
-def _field(dataset: Dataset, field: Mapping[str, Any]) -> Row:
+def _field(dataset: Dataset, field: Mapping[str, Any], place: int) -> Row:
     path = field.get("fieldPath")
     if not path:
         raise BadEvent("a field of `fieldSchema` has no `fieldPath`")
     parent, name = split_last(path, ".")
+    position = whole(field, "position")
     return {
         "dataset_id": dataset.id,
         "fields_layout_id": 0,
-        "sort_id": whole(field, "position"),
-        "parent_sort_id": whole(field, "parentFieldPosition"),
+        "sort_id": place if position is None else position,
+        "parent_sort_id": whole(field, "parentFieldPosition") or 0,
         "parent_path": parent,
         "field_name": name,
         "field_label": field.get("label"),
@@ -99,7 +100,7 @@ def _field(dataset: Dataset, field: Mapping[str, Any]) -> Row:
         "data_size": whole(field, "maxCharLength"),
         "data_precision": whole(field, "precision"),
         "data_fraction": whole(field, "scale"),
-        "is_nullable": _flag(field.get("nullable")),
+        "is_nullable": _flag(field.get("nullable", True)),
         "is_recursive": _flag(field.get("isRecursive")),
         "default_value": field.get("defaultValue"),
     }
