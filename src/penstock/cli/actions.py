@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
+from penstock.cli.files import Strict
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ def actions(
     enable_monitoring: EnableMonitoring = False,
     monitoring_port: MonitoringPort = 8000,
     detect_memory_leaks: DetectLeaks = False,
+    strict: Strict = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version and end.")] = False,
 ) -> Exit | None:
     """DataHub Actions' command line: `penstock actions [OPTIONS] [run] -c FILE`, or `penstock actions version`.
@@ -84,9 +87,20 @@ def actions(
     remarks = [f"{word!r} is not known here and was ignored" for word in words]
     if detect_memory_leaks:
         remarks.append("--detect-memory-leaks does nothing here")
-    port = monitoring_port if enable_monitoring else None
     _warn(remarks)
-    return _run(terminal, settings, files, in_container=not config, port=port)
+    port = monitoring_port if enable_monitoring else None
+    return _run(terminal, settings, _Order(list(files), in_container=not config, port=port, strict=strict))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """What the command line asks for."""
+
+    files: list[str | Path] = field(kw_only=False)
+    in_container: bool
+    port: int | None
+    """Of the monitoring; None: there is none."""
+    strict: bool
 
 
 def _warn(remarks: list[str]) -> None:
@@ -96,9 +110,7 @@ def _warn(remarks: list[str]) -> None:
         structlog.get_logger("penstock.actions").warning(remark)
 
 
-def _run(
-    terminal: Terminal, settings: Settings, files: list[str] | list[Path], *, in_container: bool, port: int | None
-) -> Exit:
+def _run(terminal: Terminal, settings: Settings, order: _Order) -> Exit:
     import structlog
 
     from penstock.core.errors import Unavailable
@@ -108,13 +120,13 @@ def _run(
     log = structlog.get_logger("penstock.actions")
     with Stop() as stop:
         try:
-            if in_container:
+            if order.in_container:
                 wait_for_catalogue(os.environ, stop)
             if stop.asked.is_set():
                 return Exit.OK
-            ended = _run_instance(terminal, settings, files, port, stop)
+            ended = _run_instance(terminal, settings, order, stop)
         except NoPipelineLeft as error:
-            log.error(str(error), configurations=len(files))
+            log.error(str(error), configurations=len(order.files))
             return Exit.FAILED
         except Unavailable as error:
             log.error(str(error))
@@ -123,9 +135,7 @@ def _run(
     return _code(ended)
 
 
-def _run_instance(
-    terminal: Terminal, settings: Settings, files: list[str] | list[Path], port: int | None, stop: Stop
-) -> Ended:
+def _run_instance(terminal: Terminal, settings: Settings, order: _Order, stop: Stop) -> Ended:
     from penstock.service.warm_up import begin_spark
 
     # Before the imports below: the JVM takes as long to start as they do.
@@ -139,7 +149,7 @@ def _run_instance(
 
     log = structlog.get_logger("penstock.actions")
     METRICS.with_kafka_lag = os.environ.get("DATAHUB_ACTIONS_KAFKA_LAG_ENABLED", "true").strip().lower() in _TRUE
-    monitoring = MonitoringServer(METRICS.exposition, port) if port is not None else None
+    monitoring = MonitoringServer(METRICS.exposition, order.port) if order.port is not None else None
     if monitoring:
         log.info("monitoring", address=monitoring.start())
 
@@ -153,7 +163,14 @@ def _run_instance(
 
     try:
         return run_with_server(
-            settings, files, on_address=at_address, on_ready=ready, until_over=True, stop=stop.asked, spark=spark
+            settings,
+            order.files,
+            on_address=at_address,
+            on_ready=ready,
+            until_over=True,
+            strict=order.strict,
+            stop=stop.asked,
+            spark=spark,
         )
     finally:
         if monitoring:

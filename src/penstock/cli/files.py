@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from penstock.service.cases import CaseResult
     from penstock.service.validation import Report
 
-Paths = Annotated[list[Path], typer.Argument(help="Pipeline files, or folders of them.", metavar="FILE|DIR...")]
+Paths = Annotated[
+    list[str], typer.Argument(help="Pipeline files, folders of them, or their addresses.", metavar="FILE|DIR...")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="One file that cannot be used stops everything.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -101,13 +104,13 @@ def test(terminal: Terminal, paths: Paths) -> Exit | None:
     errors: list[PenstockError] = []
     for path in paths:
         try:
-            results += run_cases(path)
+            results += run_cases(Path(path))
         except PenstockError as error:
             # One bad file must not hide how the cases of the others went.
             errors.append(error)
     if not results and not errors:
         hint = "write them into a file beside the pipeline: orders.test.yaml beside orders.yaml"
-        errors.append(ConfigError("there are no cases", received=[str(path) for path in paths], hint=hint))
+        errors.append(ConfigError("there are no cases", received=paths, hint=hint))
     if terminal.as_json:
         passed = not errors and all(result.ok for result in results)
         cases = [result.as_dict() for result in results]

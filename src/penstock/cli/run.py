@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
-from penstock.cli.files import Paths, show_problems
+from penstock.cli.files import Paths, Strict, show_problems
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def run(
         float,
         typer.Option(min=1, help="With --until-caught-up: give up when nothing has moved for so many seconds."),
     ] = 300.0,
+    strict: Strict = False,
 ) -> Exit | None:
     """Run pipelines until SIGTERM or Ctrl-C, or until caught up."""
     from penstock.config.settings import Settings
@@ -61,6 +62,7 @@ def run(
         on_ready=ready,
         until_caught_up=until_caught_up,
         patience=timeout,
+        strict=strict,
         spark=spark,
     )
     if terminal.as_json:

@@ -47,6 +47,7 @@ def run_with_server(
     until_caught_up: bool = False,
     until_over: bool = False,
     patience: float = PATIENCE,
+    strict: bool = False,
     stop: threading.Event | None = None,
     spark: Spark | None = None,
 ) -> Ended:
@@ -68,6 +69,7 @@ def run_with_server(
             until_caught_up=until_caught_up,
             until_over=until_over,
             patience=patience,
+            strict=strict,
             on_ready=ready,
             stop=stop,
             spark=spark,

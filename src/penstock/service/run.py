@@ -99,6 +99,7 @@ def run_instance(
     until_caught_up: bool = False,
     until_over: bool = False,
     patience: float = PATIENCE,
+    strict: bool = False,
     on_ready: Callable[[Instance], None] | None = None,
     stop: threading.Event | None = None,
     spark: Spark | None = None,
@@ -107,13 +108,16 @@ def run_instance(
     """Run the pipelines of these files, on a Spark that was begun before, if given.
 
     `until_caught_up` ends with `NoProgress` when nothing has moved for `patience` seconds. `until_over` ends when every
-    pipeline has failed or its source has ended, and wants one pipeline at least.
+    pipeline has failed or its source has ended, and wants one pipeline at least. `strict` refuses to run without the
+    files that cannot be used.
     """
     loaded = load_checked(paths)
     for warning in loaded.warnings:
         log.warning(str(warning))
     for problem in loaded.problems:
         log.error(str(problem))
+    if strict and loaded.problems:
+        raise InvalidConfigError(loaded.problems)
     if not loaded.specs and until_over:
         raise NoPipelineLeft("no pipeline is left to run", hint="give one that is enabled and whose variables are set")
     if not loaded.specs and loaded.problems:
