@@ -159,6 +159,6 @@ def _check_step(step: StepSpec, registry: Registry[Any], context: PipelineContex
         check_config(action_class(step.type, step.config, context.folder), step.config)
         return
     check_config(registry.resolve(step.type, context.folder), step.config)
-    if step.type in registry.builtin:
+    if step.type in registry.builtin and registry is not sources:
         # Built-in filters and transforms touch nothing outside: making one finds out what its model cannot know.
         registry.create(step.type, step.config, context)

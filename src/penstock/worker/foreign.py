@@ -16,10 +16,10 @@ from typing import Any, cast
 
 from penstock.config.source import ForeignSourceConfig
 from penstock.config.spec import PipelineSpec
-from penstock.core.errors import PluginError, Transient
+from penstock.core.errors import PluginError
 from penstock.core.plugin import PipelineContext
 from penstock.datahub.graph import catalogue
-from penstock.datahub.sources import make_source
+from penstock.datahub.sources import is_outage, make_source
 from penstock.decode.envelope import Arrival
 from penstock.kafka.reader import Batch, Trouble
 from penstock.worker.acting import Acting
@@ -32,7 +32,6 @@ _GRACE = 3.0
 _REMARKS = 10
 """Texts of refused acknowledgements that one unit tells; all are counted."""
 _LOOK_EVERY = 0.1
-_USERS_FAULT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 
 
 class SourceBroken(PluginError):
@@ -123,13 +122,12 @@ class ForeignReader:
 
     def _halt(self, error: BaseException) -> None:
         """The pipeline fails; where the trouble is the world's, it begins anew after a while."""
-        outage = isinstance(error, Transient) or (isinstance(error, OSError) and not isinstance(error, _USERS_FAULT))
         code = getattr(error, "code", None)
         name = code if isinstance(code, str) else type(error).__name__
         text = str(error) if isinstance(error, SourceBroken) else f"its source raised {type(error).__name__}: {error}"
         tally = self._acting.tally
         with tally.lock:
-            tally.halt = tally.halt or Halt("error" if outage else "build", name, self._scrub(text))
+            tally.halt = tally.halt or Halt("error" if is_outage(error) else "build", name, self._scrub(text))
 
     def at_end(self, partition: Partition) -> bool:  # noqa: ARG002 - there is one
         return (self._quiet or self._over) and self._again() is None
