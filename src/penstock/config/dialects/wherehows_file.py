@@ -5,15 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from penstock.config.dialects.jdbc import Address, database_address
 from penstock.config.model import Model
 from penstock.config.spec import OptionsSpec
 
 _COMMA = re.compile(r"\s*,\s*")
+_SEVERAL = {"type": "array", "items": {"type": ["integer", "string"]}}
+
+JobIds = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "anyOf": [_SEVERAL, {"type": "integer"}, {"type": "string"}],
+            "description": "a list of whole numbers, or a text",
+        }
+    ),
+]
+"""As written: a bad one among them leaves the others."""
 
 
 class WhereHowsFile(Model):
@@ -29,7 +41,7 @@ class WhereHowsFile(Model):
     """Log-in of the database where its URL has none; default: `WHZ_DB_USERNAME`."""
     password: str | None = None
     """Its password; default: `WHZ_DB_PASSWORD`."""
-    jobs: list[int | str] | int | str | None = None
+    jobs: JobIds | None = None
     """Ids in `wh_etl_job`, as a list or as a text with commas: `[7, 9]`, `${WHZ_KAFKA_JOB_IDS}`."""
     jobs_dir: str | None = None
     """Folder of `.job` files; a relative path starts at this file's folder."""

@@ -53,7 +53,7 @@ class JobDocument(Document):
             return Document.place(self, key)
         # A row has no line: told is the one that names the job, or that gives the property to all jobs.
         given = ("properties", *key)
-        return Document.place(self, given if self._has(given) else ("jobs",))
+        return Document.place(self, given if key and self._has(given) else ("jobs",))
 
     def problem(self, path: KeyPath, message: str, **details: Any) -> Problem:
         key = self._written(path)
