@@ -32,6 +32,9 @@ def _staging(name: str, identity: Sequence[str], *columns: sa.Column[Any]) -> sa
     # NULL equals NULL: a compaction without a partition is one row, however often it is told.
     key = sa.Index(f"uq_{name}", *(table.c[c] for c in identity), unique=True, postgresql_nulls_not_distinct=True)
     key.ddl_if(callable_=_not_mysql)
+    # The merge asks for what happened in a range of time, and for what was written since it last ran.
+    for column in ("log_event_time", "ps_ingested_at"):
+        sa.Index(f"ix_{name}_{column}", table.c[column])
     sa.event.listen(table, "after_create", _mysql_identity(name, table, identity))
     _IDENTITIES[name] = tuple(identity)
     return table
@@ -47,8 +50,7 @@ def _mysql_identity(name: str, table: sa.Table, identity: Sequence[str]) -> Any:
     parts = ", ".join(f"coalesce(concat('=', `{column}`), '-')" for column in identity)
     made: Any = sa.DDL(  # type: ignore[no-untyped-call]  # SQLAlchemy has no types here
         f"ALTER TABLE `{table.name}` ADD COLUMN `ps_identity` CHAR(64) CHARACTER SET ascii"
-        f" AS (sha2(concat_ws(char(0), {parts}), 256)) VIRTUAL, ADD UNIQUE KEY `uq_{name}` (`ps_identity`),"
-        f" ADD KEY `ix_{name}_time` (`log_event_time`)"
+        f" AS (sha2(concat_ws(char(0), {parts}), 256)) VIRTUAL, ADD UNIQUE KEY `uq_{name}` (`ps_identity`)"
     )
     return made.execute_if(dialect=_MYSQL)
 
