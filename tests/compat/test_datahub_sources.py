@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,15 @@ from typing import Any
 import pytest
 
 from penstock.engine.flow import Flow
+from penstock.service.validation import load_checked
+from tests.support.catalogue import Call, Catalogue
 from tests.support.engine import Engine
+from tests.support.instance import PenstockProcess
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
 WAIT_S = 150.0
 
 SOURCES = '''
@@ -374,6 +382,86 @@ def test_sources_that_do_not_know_how_to_stop_are_stopped(site: Site, tmp_path: 
     deaf.wait("source closed", both[1][1])
     # Its thread never comes back: the process that holds it goes.
     until(lambda: not _is_alive(held), WAIT_S, lambda: f"{held} lives")
+
+
+def test_sigterm_stops_sources_in_order_and_exits_well(tmp_path: Path) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "queue").write_text("".join(json.dumps(change(number)) + "\n" for number in range(3)))
+    (tmp_path / "own_sources.py").write_text(textwrap.dedent(SOURCES))
+    (tmp_path / "own_actions.py").write_text(textwrap.dedent(ACTIONS))
+    document = {
+        "name": "terminated",
+        "source": {"type": "own_sources:FileQueue", "config": {"folder": str(folder)}},
+        "action": {"type": "own_actions:Recorder", "config": {"folder": str(folder), "2": "keep"}},
+        "options": {"failed_events_dir": str(tmp_path / "failed")},
+    }
+    (tmp_path / "pipeline.json").write_text(json.dumps(document))
+    log = folder / "log"
+    with PenstockProcess(["run", tmp_path / "pipeline.json"], folder=tmp_path / "run") as running:
+        until(lambda: log.exists() and "later 2" in log.read_text(), WAIT_S, lambda: running.log[-2000:])
+        assert running.stop() == 0
+    assert log.read_text().splitlines()[-5:] == ["ended", "flushed", "ack 2", "action closed", "source closed"]
+
+
+class Cloud(Catalogue):
+    """Three platform events to poll, and nothing after them."""
+
+    def _answer(self, call: Call) -> Any:
+        if not call.path.startswith(_POLL):
+            return super()._answer(call)
+        payloads = [{"value": json.dumps(change(n)), "contentType": "application/json"} for n in range(3)]
+        events = [{"name": "entityChangeEvent", "header": {"timestampMillis": 1}, "payload": p} for p in payloads]
+        given = [{"contentType": "application/json", "value": json.dumps(event)} for event in events]
+        if sum(each.path.startswith(_POLL) for each in self.calls) > 1:
+            given = []
+        return {"offsetId": "offset-3", "count": len(given), "events": given}
+
+
+_POLL = "/openapi/v1/events/poll"
+
+
+def test_the_cloud_source_of_datahubs_package_runs_and_ends(tmp_path: Path) -> None:
+    subprocess.run(["make", "--silent", "setup-datahub"], cwd=ROOT, check=True, timeout=600)
+    out = tmp_path / "out.jsonl"
+    with Cloud() as cloud:
+        document = {
+            "name": "cloudy",
+            "datahub": {"server": cloud.url, "token": "t0ken"},
+            "source": {
+                "type": "datahub-cloud",
+                "config": {"kill_after_idle_timeout": True, "idle_timeout_duration_seconds": 1},
+            },
+            "action": {"type": "file", "config": {"path": str(out)}},
+            "options": {"failed_events_dir": str(tmp_path / "failed")},
+        }
+        (tmp_path / "pipeline.json").write_text(json.dumps(document))
+        run = PenstockProcess(
+            ["run", tmp_path / "pipeline.json", "--json"],
+            folder=tmp_path / "run",
+            env={"DATAHUB_TELEMETRY_ENABLED": "false"},
+            executable=ROOT / ".cache" / "datahub" / "bin" / "penstock",
+        )
+        with run as running:
+            assert running.wait(WAIT_S) == 0
+        assert running.summary()["pipelines"]["cloudy"]["acted"] == 3
+        kept = [each for each in cloud.proposals() if each["aspectName"] == "platformResourceInfo"]
+    assert [json.loads(line)["event"]["version"] for line in out.read_text().splitlines()] == [0, 1, 2]
+    # All were acknowledged, so the source keeps its place when it is closed.
+    assert "offset-3" in str(kept)
+
+
+def test_a_source_that_is_not_there_is_a_problem_of_its_key(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    text = "name: p\nsource:\n  type: {}\n  config: {{poll_interval_seconds: 2}}\naction: {{type: hello_world}}\n"
+    file.write_text(text.format("pg_queue"))
+    loaded = load_checked([file])
+    assert [(problem.line, problem.path) for problem in loaded.problems] == [(3, "source.type")]
+    assert "install penstock[datahub]" in str(loaded.problems[0])
+    assert [(warning.line, warning.path) for warning in loaded.warnings] == [(4, "source.config.poll_interval_seconds")]
+    file.write_text(text.format("pathlib:Path"))
+    (problem,) = load_checked([file]).problems
+    assert "does not extend EventSource" in str(problem)
 
 
 def _is_alive(pid: int | None) -> bool:
