@@ -85,6 +85,15 @@ def test_a_pipeline_that_is_gone_leaves_nothing() -> None:
     assert not [labels for _, labels in samples(metrics) if "p" in labels]
 
 
+def test_datahubs_lag_can_be_left_out() -> None:
+    metrics = Metrics()
+    metrics.with_kafka_lag = False
+    metrics.set_positions("p", [PartitionStatus(topic="t", partition=0, committed=3, end=5, lag=2)])
+    found = samples(metrics)
+    assert found["penstock_lag", ("0", "p", "t")] == 2
+    assert not [name for name, _ in found if name == "kafka_consumer_lag"]
+
+
 def test_the_docs_list_every_series_and_no_other() -> None:
     exported = {family.name for family in text_string_to_metric_families(fed().exposition().decode())}
     exported = {name for name in exported if name.startswith(("penstock_", "kafka_")) and not name.endswith("_created")}
