@@ -1,7 +1,7 @@
 """I5: into SQL targets every event takes effect exactly once, whatever crashes or is delivered again.
 
-Tables and work orders come with their own actions. What writes to SQL today is the store: an event that is delivered
-and fails again, by a crash or a reset, remains one dead letter, and every failure is a step of its history.
+So it is with the store: an event that is delivered and fails again, by a crash or a reset, remains one dead letter, and
+every failure is a step of its history.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.faults.scene import Scene
+import sqlalchemy as sa
+
+from tests.faults.scene import WAIT_S, Scene, fed
 from tests.support.engine import Engine
 from tests.support.kafka import KafkaBroker
+from tests.support.postgres import PostgresServer
+from tests.support.waiting import until
 
 
 def value(seq: int) -> bytes:
@@ -39,3 +43,52 @@ def test_i05_events_that_are_delivered_again_are_one_dead_letter_each(
             assert stored is not None
             assert [step.kind for step in stored.history] == ["failed", "failed"]
             assert row.first_failed_at < row.last_failed_at
+
+
+def test_i05_a_table_equals_its_topic_through_kills_around_the_transaction(
+    kafka: KafkaBroker, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    url = postgres.create_database()
+    config = {"url": url, "table": "effects", "create": True, "metadata": True}
+    config["columns"] = {"seq": {"from": "seq", "type": "bigint"}, "n": {"cel": "event.do == null ? 1 : 1 / 0"}}
+    rows = sa.create_engine(url, pool_pre_ping=True)
+    written = sa.text("SELECT kafka_partition, kafka_offset FROM effects")
+
+    def effects() -> list[tuple[int, int]]:
+        try:
+            with rows.connect() as connection:
+                return [(partition, offset) for partition, offset in connection.execute(written)]
+        except sa.exc.SQLAlchemyError:
+            return []  # not made yet, or being restarted
+
+    def more(count: int) -> None:
+        before = len(effects())
+        until(lambda: len(effects()) >= before + count, WAIT_S, lambda: f"{count} rows more; {scene.story()}")
+
+    action = {"type": "table", "config": config}
+    with Scene(kafka, tmp_path, "i05-table", partitions=2, values=value, action=action) as scene:
+        with fed(scene):
+            first = scene.start()
+            more(50)
+            for place in ("before-rows", "before-transaction-commit", "after-transaction-commit"):
+                scene.set(place, "kill")
+                until(
+                    lambda place=place: not (scene.failpoints / place).exists(),
+                    WAIT_S,
+                    f"the worker to come to {place}",
+                )
+                more(50)
+            scene.set("before-commit", "kill")
+            until(lambda: not first.running, WAIT_S, "the instance to die before its commit")
+            scene.start()
+            more(50)
+            postgres.restart()
+            more(50)
+        scene.stop_all_living()
+        letters = {(row.partition, row.offset) for row in scene.letters()}
+        found = effects()
+        produced = {(each.at.partition, each.at.offset): each.seq for each in scene.feed.produced}
+    rows.dispose()
+    assert len(found) == len(set(found)), "a row was written twice"
+    assert set(found) | letters == set(produced)
+    assert letters == {at for at, seq in produced.items() if seq % 5 == 2}

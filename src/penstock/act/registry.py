@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.config.spec import PipelineSpec
+from penstock.core.errors import PluginError
 from penstock.core.plugin import Action
 from penstock.core.plugin_config import check_config, parse_config
 from penstock.core.registry import Registry
@@ -47,6 +49,15 @@ actions: Registry[Action] = Registry(
 def action_class(type: str, config: dict[str, Any], folder: str | None = None) -> type[Action]:  # noqa: A002 - the configuration's own word
     """The class whose object will act: `type: python` with an action class as its `callable` stands for that class."""
     return _standing_for(type, config, folder)[0]
+
+
+def has_cursor(spec: PipelineSpec) -> bool:
+    """Whether the pipeline's events take effect exactly once, in a database that knows where they end."""
+    try:
+        cls = action_class(spec.action.type, spec.action.config, spec.folder)
+    except PluginError:
+        return False  # what is wrong with it is said where it is to run
+    return bool(getattr(cls, "transactional", False))
 
 
 def check_action(type: str, config: dict[str, Any], folder: str | None = None) -> None:  # noqa: A002 - as above

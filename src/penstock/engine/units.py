@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from penstock.act.registry import has_cursor
 from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import Stage
 from penstock.core.errors import Unavailable
@@ -82,6 +83,7 @@ class Units:
         self.trouble = Backoff()
         """Of the store and of commits."""
         self._deaths: dict[Partition, tuple[Stage, str]] = {}
+        self._has_cursor = has_cursor(owner.spec)
 
     # -- under way -------------------------------------------------------------------------
 
@@ -271,16 +273,42 @@ class Units:
             del self._deaths[partition]
             return
         try:
-            failed = failure_of(self._client, flow.spec.group, partition, own.killer, stage=stage, reason=reason)
+            failed = None
+            if not self._took_effect(own, own.killer):
+                failed = failure_of(self._client, flow.spec.group, partition, own.killer, stage=stage, reason=reason)
         except Unavailable as error:
             self.trouble.fail()
             flow.say("waiting", str(error))
             return
         if failed is not None and not self._settle([failed]):
             return
+        if failed is not None and not self._pass_over(own, failed.record.offset()):
+            return
         log.error("an event killed its process", pipeline=flow.name, topic=own.topic, offset=own.killer, stage=stage)
         del self._deaths[partition]
         self._after_burial(own, failed)
+
+    def _took_effect(self, own: Owned, offset: int) -> bool:
+        """I5: whether a table has the event although its worker died of it."""
+        if not self._has_cursor:
+            return False
+        from penstock.engine.graves import was_written  # noqa: PLC0415 - only tables need a database's library
+
+        return was_written(self._flow.spec, own, offset)
+
+    def _pass_over(self, own: Owned, offset: int) -> bool:
+        """Let a table's cursor go on behind the dead letter; False when the database is away."""
+        if not self._has_cursor or self._flow.spec.options.failure_mode == "THROW":
+            return True
+        from penstock.engine.graves import pass_over  # noqa: PLC0415 - as above
+
+        try:
+            pass_over(self._flow.spec, own, offset)
+        except Unavailable as error:
+            self.trouble.fail()
+            self._flow.say("waiting", str(error))
+            return False
+        return True
 
     def _after_burial(self, own: Owned, failed: FailedEvent | None) -> None:
         flow = self._flow

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.act.registry import action_class
+from penstock.act.registry import has_cursor
 from penstock.config.spec import PipelineSpec
-from penstock.core.errors import ConfigError, PluginError
-
-
-def has_cursor(spec: PipelineSpec) -> bool:
-    """Whether the pipeline's events take effect exactly once, in a database."""
-    try:
-        cls = action_class(spec.action.type, spec.action.config, spec.folder)
-    except PluginError:
-        return False  # what is wrong with it is said where it is to run
-    return bool(getattr(cls, "transactional", False))
+from penstock.core.errors import ConfigError
 
 
 def refuse_repeating(spec: PipelineSpec) -> None:

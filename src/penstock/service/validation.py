@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.act.registry import action_class, actions
+from penstock.act.registry import action_class, actions, has_cursor
 from penstock.config.loading import Loaded, load
 from penstock.config.problems import InvalidConfigError, Problem
 from penstock.config.problems import Path as KeyPath
@@ -21,7 +21,6 @@ from penstock.core.secrets import Scrubber, find_secrets
 from penstock.datahub.sources import sources
 from penstock.filter.registry import filters
 from penstock.service.client_checks import client_remarks
-from penstock.service.exactly_once import has_cursor
 from penstock.service.predicate_checks import predicate_warnings
 from penstock.service.wherehows import lookups
 from penstock.transform.registry import transforms

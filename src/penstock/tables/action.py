@@ -139,7 +139,7 @@ class SqlAction(Action, Generic[T]):
     def _put_again(self, place: Place, prepared: list[tuple[Event, T]]) -> list[Refused]:
         with self.target.transaction() as connection:
             offsets = [event.record.offset() for event, _ in prepared]
-            there = cursor.applied(connection, place, offsets)
+            there = cursor.written(connection, place, offsets)
             refused = self._written(connection, [each for each in prepared if each[0].record.offset() not in there])
             bad = {_offset(each) for each in refused}
             cursor.apply(connection, place, [o for o in offsets if o not in there and o not in bad])

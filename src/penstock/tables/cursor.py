@@ -115,10 +115,12 @@ def settle(connection: sa.Connection, place: Place, below: int) -> None:
     connection.execute(done.values(state=SETTLED, failure=None))
 
 
-def applied(connection: sa.Connection, place: Place, offsets: Sequence[int]) -> set[int]:
-    """Those of these events that a replay has written."""
-    query = sa.select(failures.c.offset).where(*_at(failures, place), failures.c.offset.in_(offsets))
-    return set(connection.scalars(query.where(failures.c.state == APPLIED)))
+def written(connection: sa.Connection, place: Place, offsets: Sequence[int]) -> set[int]:
+    """Those of these events that took effect: by a replay, or below the cursor without ever having failed."""
+    query = sa.select(failures.c.offset, failures.c.state).where(*_at(failures, place), failures.c.offset.in_(offsets))
+    states = dict(connection.execute(query))
+    end = read(connection, place) or 0
+    return {offset for offset in offsets if states.get(offset, APPLIED if offset < end else OPEN) == APPLIED}
 
 
 def apply(connection: sa.Connection, place: Place, offsets: Sequence[int]) -> None:

@@ -198,7 +198,7 @@ class Transactional(Inline):
 
     def _put(self, part: Part) -> None:
         events = [item for item, failed in part.collected if failed is None]
-        before = {failed.record.offset(): failed for _, failed in part.collected if failed is not None}
+        before = [failed for _, failed in part.collected if failed is not None]
         refused: dict[int, FailedEvent] = {}
 
         def encode(event: Event, error: Exception) -> bytes:
@@ -211,7 +211,7 @@ class Transactional(Inline):
             part.cursor,
             end,
             events,  # type: ignore[arg-type]  # what did not fail is an event
-            [(offset, _ENCODE(failed)) for offset, failed in before.items()],
+            [(failed.record.offset(), _ENCODE(failed)) for failed in before],
             encode,
             throws=self._throws,
             settled=part.settled,
@@ -221,13 +221,8 @@ class Transactional(Inline):
         part.settled = None
         part.cursor = written.end
         self._note_end(part)
-        failures = before | {offset: refused[offset] for offset in refused if offset < written.end}
-        with self.tally.lock:
-            done = sum(1 for item, failed in part.collected if failed is None and item.record.offset() < written.end)
-            self.tally.acted += done - sum(1 for offset in failures if offset not in before)
-        for offset in sorted(failures):
-            part.reported = offset + 1
-            self.tally.take(failures[offset])
+        done = [each for each in part.collected if each[0].record.offset() < written.end]
+        self._count(part, done, refused)
         if events:
             self.tally.sample(events[-1])
         left = [each for each in part.collected if each[0].record.offset() >= written.end]
@@ -242,15 +237,21 @@ class Transactional(Inline):
     def _put_again(self, part: Part) -> None:
         events = [item for item, failed in part.collected if failed is None]
         refused = self.action.put_again(part.place, events)  # type: ignore[arg-type]  # as above
-        for _, failed in part.collected:
-            if failed is not None:
-                self.tally.take(failed)
-        with self.tally.lock:
-            self.tally.acted += len(events) - len(refused)
-        for event, error in refused:
-            self.tally.take(self.tally.made(event, "write", error))
+        made = {event.record.offset(): self.tally.made(event, "write", error) for event, error in refused}
+        self._count(part, part.collected, made)
         part.collected = []
         part.cursor = part.end
+
+    def _count(self, part: Part, done: list[Collected], refused: dict[int, FailedEvent]) -> None:
+        """In their order, for the breaker looks at the last ones."""
+        for item, failed in done:
+            failure = failed or refused.get(item.record.offset())
+            if failure is None:
+                with self.tally.lock:
+                    self.tally.acted += 1
+            else:
+                part.reported = item.record.offset() + 1
+                self.tally.take(failure)
 
     def _note_begin(self, part: Part, end: int) -> None:
         if self.pages is not None:
