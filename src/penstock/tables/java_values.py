@@ -16,6 +16,9 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _DIGITS: Final = 20
 """No number of 64 bits has more digits and a sign; leading zeros are taken off before they are counted."""
 
+_SURE: Final = 10
+"""Fewer digits than this fit into any range."""
+
 
 class NotANumber(PenstockError, Terminal):
     """A text that had to be a number is none."""
@@ -25,7 +28,11 @@ class NotANumber(PenstockError, Terminal):
 
 def number(text: str | None, bits: int = LONG) -> int | None:
     """Optional sign and ASCII digits within the range of `bits`; None: anything else."""
-    if text is None or not _NUMBER.fullmatch(text):
+    if text is None:
+        return None
+    if len(text) < _SURE and text.isascii() and text.isdigit():
+        return int(text)  # nearly all of them
+    if not _NUMBER.fullmatch(text):
         return None
     sign = "-" if text[0] == "-" else ""
     digits = text.lstrip("+-").lstrip("0") or "0"

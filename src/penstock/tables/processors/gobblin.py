@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from penstock.tables.java_values import INT, LONG, number, text
 from penstock.tables.processor import BadEvent, Processor, ProcessorSettings, Row
+
+_MISSING: Final = object()
 
 
 class TrackingEvent:
@@ -22,9 +24,10 @@ class TrackingEvent:
 
     def get(self, key: str) -> str | None:
         """None where the key is missing; the text `null` where its value is null."""
-        if key not in self._metadata:
-            return None
-        return text(self._metadata[key])
+        value = self._metadata.get(key, _MISSING)
+        if value.__class__ is str:
+            return value
+        return None if value is _MISSING else text(value)
 
 
 class RowOfNumbers(dict[str, Any]):
