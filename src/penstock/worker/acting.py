@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
@@ -44,6 +45,7 @@ class Acting(ABC):
         """Events that failed and wait for their next attempt."""
         self.deferred: dict[Coordinates, tuple[Event, float]] = {}
         """Events whose acknowledgement the action put off, and when their time is up."""
+        self._acknowledging = threading.Lock()
         self._early: dict[Coordinates, bool] = {}
         """Acknowledged before they were deferred, in order."""
         self.tainted = False
@@ -135,9 +137,10 @@ class Acting(ABC):
         """False defers; anything but None and True is a failure."""
         if result is False:
             place = coordinates(item)
-            if self._early.pop(place, False):
-                return "done"
-            self.deferred[place] = (item, time.monotonic() + self.spec.options.deferral_timeout)
+            with self._acknowledging:
+                if self._early.pop(place, False):
+                    return "done"
+                self.deferred[place] = (item, time.monotonic() + self.spec.options.deferral_timeout)
             return "deferred"
         wrong = ActResult(
             f"act returned {type(result).__name__}",
@@ -190,11 +193,12 @@ class Acting(ABC):
 
     def acknowledge(self, place: Coordinates) -> None:
         """A deferred event is done; called from any thread."""
-        if self.deferred.pop(place, None) is None:
-            # An action that flushes its batch inside `act` acknowledges the event that it is about to defer.
-            self._early[place] = True
-            if len(self._early) > _EARLY_AT_MOST:
-                self._early.pop(next(iter(self._early)), None)
+        with self._acknowledging:
+            if self.deferred.pop(place, None) is None:
+                # An action that flushes its batch inside `act` acknowledges the event that it is about to defer.
+                self._early[place] = True
+                if len(self._early) > _EARLY_AT_MOST:
+                    self._early.pop(next(iter(self._early)), None)
 
     def forget(self, partition: Partition) -> None:
         """What was known of events of this partition counts no longer."""
