@@ -50,6 +50,14 @@ def event_makers() -> dict[type, Maker]:
     return {light: _maker(light, original) for light, original in known if original is not None}
 
 
+def preload() -> None:
+    """Load the original's classes now, where it is installed: it takes seconds, and every worker would do it anew."""
+    if has_original():
+        event_makers()
+        envelope_class()
+        context_class()
+
+
 def enveloped(event: Event) -> Any:
     """An event as plug-ins written for DataHub see it."""
     body = event.event

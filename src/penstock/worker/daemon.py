@@ -23,5 +23,7 @@ if __name__ == "__main__":
     os.environ["PYTHONPATH"] = _without_zips(os.environ.get("PYTHONPATH", ""))
 
     import penstock.worker.window  # noqa: F401 - loaded for the workers to come
+    from penstock.datahub.classes import preload
 
+    preload()
     runpy.run_module("pyspark.daemon", run_name="__main__")
