@@ -430,7 +430,7 @@ def test_the_cloud_source_of_datahubs_package_runs_and_ends(tmp_path: Path) -> N
             "datahub": {"server": cloud.url, "token": "t0ken"},
             "source": {
                 "type": "datahub-cloud",
-                "config": {"kill_after_idle_timeout": True, "idle_timeout_duration_seconds": 1},
+                "config": {"kill_after_idle_timeout": True, "idle_timeout_duration_seconds": 1, "reset_offsets": True},
             },
             "action": {"type": "file", "config": {"path": str(out)}},
             "options": {"failed_events_dir": str(tmp_path / "failed")},
