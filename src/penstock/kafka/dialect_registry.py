@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import random
@@ -66,6 +67,12 @@ class DialectRegistry:
         references: dict[str, str] = {}
         text, kind = self._resolve(answer, where, references)
         return RegistrySchema(schema_id, kind, text, tuple(references.items()))
+
+    def check(self) -> str:
+        """Ask for an id that nobody has, to see whether the registry lets us in; returns what came of it."""
+        with contextlib.suppress(UnknownSchema):
+            self.schema("0")
+        return f"answers in {self._dialect}'s dialect"
 
     def close(self) -> None:
         self._opener.close()

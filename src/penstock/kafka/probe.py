@@ -9,10 +9,12 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from penstock.config.spec import PipelineSpec
+from penstock.config.spec import KafkaSourceConfig, PipelineSpec
+from penstock.config.wire import RegistryDialect, WireSpec
 from penstock.core.errors import PenstockError
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.dialect_registry import DialectRegistry
 from penstock.kafka.errors import AuthenticationFailed, NotAuthorized
 from penstock.kafka.reach import Address, addresses, connect, handshake, resolve
 from penstock.kafka.registry import Registry
@@ -57,7 +59,9 @@ def probe(spec: PipelineSpec, timeout: float = 5.0) -> Iterator[Finding]:
             yield from _cluster(spec, config, timeout)
         else:
             yield from _skipped(spec, "no broker address can be reached")
-    if source.connection.schema_registry_url:
+    if source.connection.schema_registry_url and source.format == "wherehows":
+        yield from _dialects(source, timeout)
+    elif source.connection.schema_registry_url:
         yield _registry(source.connection.schema_registry_url, source.connection.schema_registry_config, timeout)
 
 
@@ -176,6 +180,17 @@ def _registry(url: str, config: dict[str, Any], timeout: float) -> Finding:
             registry.close()
 
     return _tried("registry", _shown(url), asked)
+
+
+def _dialects(source: KafkaSourceConfig, timeout: float) -> Iterator[Finding]:
+    wire, connection = source.wherehows or WireSpec(), source.connection
+    url = connection.schema_registry_url or ""
+    for dialect in dict.fromkeys(wire.of(topic)[1] for topic in source.topics or ()):
+
+        def asked(dialect: RegistryDialect = dialect) -> str:
+            return DialectRegistry(url, dialect, connection.schema_registry_config, timeout).check()
+
+        yield _tried("registry", _shown(url), asked)
 
 
 def _shown(url: str) -> str:

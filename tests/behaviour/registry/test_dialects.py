@@ -127,6 +127,13 @@ def test_log_ins(
     assert "t0ken" not in str(refused.value)
 
 
+def test_a_registry_can_be_checked(server: DialectServer, dialect: RegistryDialect) -> None:
+    assert DialectRegistry(server.url, dialect).check() == f"answers in {dialect}'s dialect"
+    server.faults.status = 500
+    with pytest.raises(RegistryUnavailable):
+        DialectRegistry(server.url, dialect).check()
+
+
 def test_references_of_confluents_dialect() -> None:
     line = {"type": "record", "name": "Line", "namespace": "shop", "fields": [{"name": "order", "type": "shop.Order"}]}
     with DialectServer("confluent", {"7": line}, {"order%2Fvalue": ORDER}) as server:
