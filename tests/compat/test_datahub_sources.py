@@ -342,7 +342,7 @@ def test_a_source_that_ends_ends_its_pipeline(site: Site) -> None:
 def test_a_source_that_raises_fails_its_pipeline_and_no_other(site: Site, tmp_path: Path) -> None:
     beside = Site(site.engine, tmp_path / "beside", f"{site.name}-beside")
     beside.put(2)
-    good = beside.run("Flaky")
+    good = beside.run("Flaky", action={"1": "fail"})
     site.put(2)
     flow = site.run("Broken")
     site.wait_state("failed", flow)
@@ -352,6 +352,7 @@ def test_a_source_that_raises_fails_its_pipeline_and_no_other(site: Site, tmp_pa
     beside.put(2)
     beside.wait("ack 3", good)
     assert beside.numbers("ack") == [0, 1, 2, 3], "an outage of the source is waited out"
+    assert len(site.engine.dead_letters(beside.name)) == 1, "what was settled before it is not repeated"
     for each in (flow, good):
         site.engine.stop(each)
 
@@ -443,7 +444,7 @@ def test_the_cloud_source_of_datahubs_package_runs_and_ends(tmp_path: Path) -> N
             executable=ROOT / ".cache" / "datahub" / "bin" / "penstock",
         )
         with run as running:
-            assert running.wait(WAIT_S) == 0
+            assert running.wait(2 * WAIT_S) == 0
         assert running.summary()["pipelines"]["cloudy"]["acted"] == 3
         kept = [each for each in cloud.proposals() if each["aspectName"] == "platformResourceInfo"]
     assert [json.loads(line)["event"]["version"] for line in out.read_text().splitlines()] == [0, 1, 2]
@@ -459,6 +460,10 @@ def test_a_source_that_is_not_there_is_a_problem_of_its_key(tmp_path: Path) -> N
     assert [(problem.line, problem.path) for problem in loaded.problems] == [(3, "source.type")]
     assert "install penstock[datahub]" in str(loaded.problems[0])
     assert [(warning.line, warning.path) for warning in loaded.warnings] == [(4, "source.config.poll_interval_seconds")]
+    (tmp_path / "mine.py").write_text(textwrap.dedent(SOURCES))
+    file.write_text(text.format("mine:FileQueue").replace("hello_world", "kafka, config: {topic: t}"))
+    (problem,) = load_checked([file]).problems
+    assert (problem.path, problem.line) == ("action.config.connection", 5)
     file.write_text(text.format("pathlib:Path"))
     (problem,) = load_checked([file]).problems
     assert "does not extend EventSource" in str(problem)

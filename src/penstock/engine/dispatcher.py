@@ -149,6 +149,14 @@ class Dispatcher:
                     lane.closings.append(flow.closing_unit(self.new_unit()))
             self._lock.notify_all()
 
+    def renew(self, flow: Planned) -> None:
+        """Let go of what lanes hold of a flow, before it is made anew there."""
+        with self._lock:
+            for lane in self.lanes.values():
+                if flow.name in lane.flows:
+                    lane.closings.append(flow.closing_unit(self.new_unit()))
+            self._lock.notify_all()
+
     def wake(self, flow: Planned) -> None:
         """A cold flow has something to do: at home if the lane is free, else by an express window until the home
         lane's next one."""

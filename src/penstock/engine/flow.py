@@ -6,6 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -15,6 +16,7 @@ from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal
 from penstock.core.failpoints import reach
+from penstock.core.secrets import Scrubber
 from penstock.core.status import PartitionStatus, State
 from penstock.engine.books import Books
 from penstock.engine.control import Wanted
@@ -44,6 +46,7 @@ class Flow(Planned):
         super().__init__(spec, blueprint, around, pinned=pinned)
         self.parallelism = spec.options.parallelism or 1
         self.books = Books()
+        self._scrub: Callable[[str], str] = Scrubber(spec.secrets).scrub
         self.state: State = "starting"
         self.reason: str | None = None
         self.membership = _kind(spec)(spec, blueprint.client, around, self)
@@ -129,6 +132,9 @@ class Flow(Planned):
         if self.halted:
             return True
         with self.lock:
+            if not self.membership.has_log:
+                owned_now = self.membership.owned.values()
+                return self.membership.settled and all(own.at_end and not own.holes for own in owned_now)
             owned = {tp: own.position for tp, own in self.membership.owned.items() if tp not in self.units.uncommitted}
         return self.membership.settled and all(owned.get(tp, -1) >= end for tp, end in ends.items())
 
@@ -304,8 +310,11 @@ class Flow(Planned):
             self._outage.fail(halt.retry_after)
             if halt.kind == "error":
                 # A fresh start of everything the worker holds of this pipeline.
+                if self.alone:
+                    # While it is known what is settled: the old source is told before the new one is made.
+                    self.around.dispatcher.renew(self)
+                    self.membership.begin_anew()
                 self._generation += 1
-                self.membership.begin_anew()
             self.say("waiting", halt.reason)
 
     def _take_loss(self, loss: Loss) -> None:
@@ -404,6 +413,8 @@ class Flow(Planned):
             )
 
     def say(self, state: State, reason: str | None = None) -> None:
+        # I8: what a plug-in says while it is made has not been through the worker's hands.
+        reason = self._scrub(reason) if reason else None
         if (state, reason) != (self.state, self.reason):
             self.state, self.reason = state, reason
             self.around.metrics.set_state(self.name, state)

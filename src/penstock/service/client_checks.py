@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.config.loading import Loaded
+from penstock.config.problems import Path as KeyPath
 from penstock.config.problems import Problem
 from penstock.config.spec import ConnectionSpec, PipelineSpec
 from penstock.core.errors import PenstockError
@@ -46,7 +47,9 @@ def client_problem(loaded: Loaded, spec: PipelineSpec, error: PenstockError) -> 
     named = max((name for name in properties if name in error.message), key=len, default=None)
     if named is None and error.received is not None:
         named = next((name for name, value in properties.items() if value == error.received), None)
-    path = (*_PROPERTIES, named) if named else _PROPERTIES
+    path: KeyPath = (*_PROPERTIES, named) if named else _PROPERTIES
+    if spec.source.is_foreign:
+        path = ("source", "type")
     return loaded.problem(spec, path, scrub(error.message), hint=scrub(error.hint) if error.hint else None)
 
 

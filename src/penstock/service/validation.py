@@ -65,6 +65,7 @@ def load_checked(paths: Sequence[Path | str]) -> Loaded:
         problems += (
             *_plugin_problems(loaded, spec),
             *_loops(loaded, spec),
+            *_homeless(loaded, spec),
             *_idle_breaker(loaded, spec),
             *_in_order(loaded, spec),
         )
@@ -84,6 +85,13 @@ def _loops(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
     if spec.action.type == "kafka" and isinstance(topic, str) and reads.subscribed([topic]) and _to_its_source(spec):
         message = f"the pipeline would read its own output: topic {topic} is one of its sources"
         yield loaded.problem(spec, ("action", "config", "topic"), message, received=topic)
+
+
+def _homeless(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:
+    """What is produced goes to the cluster that is read from, where there is one."""
+    if spec.source.is_foreign and spec.action.type == "kafka" and not spec.action.config.get("connection"):
+        message = "required: the pipeline does not read from Kafka, so it has no cluster to write to"
+        yield loaded.problem(spec, ("action", "config", "connection"), message)
 
 
 def _idle_breaker(loaded: Loaded, spec: PipelineSpec) -> Iterator[Problem]:

@@ -97,6 +97,8 @@ class ForeignReader:
 
     def _again(self) -> Arrival | None:
         """What was read before and is wanted once more."""
+        if not self._open or next(reversed(self._open)) < self._next:
+            return None
         return next((self._open[number] for number in self._open if number >= self._next), None)
 
     def _pulled(self, timeout: float) -> Arrival | None:
