@@ -96,3 +96,38 @@ def test_files_that_are_not_there_or_cannot_be_written(store: Store, tmp_path: P
     away = penstock("dead-letters", "export", tmp_path / "no" / "folder")
     assert away.code == 3
     assert "cannot be written" in away.err
+
+
+def test_datahubs_failed_events_are_imported_once(tmp_path: Path) -> None:
+    home, folder = str(tmp_path / "home"), tmp_path / "tell_tags"
+    folder.mkdir()
+    config = folder / "tell_tags.yaml"
+    config.write_text("name: Tell tags\naction: {type: hello_world}\nsource: {type: kafka}\n")
+    file = folder / "failed_events.log"
+    line = '{ "event_type": "EntityChangeEvent_v1", "event": {"version": 0}, "meta": {"kafka": %s} }'
+    where = '{"topic": "PlatformEvent_v1", "offset": %d, "partition": 3}'
+    # A process that was started again has failed at the same event twice.
+    file.write_text("\n".join(line % (where % offset) for offset in (41, 42, 41)) + "\n")
+    asked = penstock("dead-letters", "import", file, PENSTOCK_HOME=home)
+    assert asked.code == 2
+    assert "give --pipeline" in asked.err
+    wanted = ("dead-letters", "import", file, "--config", config, "--json")
+    assert penstock(*wanted, "--dry-run", PENSTOCK_HOME=home).data == {
+        "file": str(file),
+        "letters": 3,
+        "added": 0,
+        "present": 0,
+        "pipeline": "Tell tags",
+    }
+    done = [penstock(*wanted, PENSTOCK_HOME=home).data for _ in range(2)]
+    assert [(each["added"], each["present"]) for each in done] == [(2, 1), (0, 3)]
+    first, _ = sorted(
+        penstock("dead-letters", "list", "--json", PENSTOCK_HOME=home).data, key=lambda row: row["offset"]
+    )
+    assert (first["pipeline"], first["topic"], first["offset"]) == ("Tell tags", "PlatformEvent_v1", 41)
+    shown = penstock("dead-letters", "show", str(first["id"]), "--json", PENSTOCK_HOME=home).data
+    assert shown["value"] == {"text": line % (where % 41)}
+    file.write_text(file.read_text() + '{ "event_type": "Entity')
+    cut = penstock(*wanted, PENSTOCK_HOME=home)
+    assert cut.code == 2
+    assert "line 4" in cut.out

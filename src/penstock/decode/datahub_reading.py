@@ -204,9 +204,13 @@ class Writer:
     def _union(
         self, indent: int, branches: list[Any], each: Callable[[int, Any], None], target: str | None, default: Any
     ) -> None:
-        self._small(indent)
+        # The number of one of the first 64 branches is a byte, twice itself.
+        if len(branches) <= 64:
+            self.add(indent, "n = b[i]", "i += 1")
+        else:
+            self.add(indent, "n, i = number(b, i)", "n *= 2")
         for index, branch in enumerate(branches):
-            self.add(indent, f"{'el' if index else ''}if n == {index}:")
+            self.add(indent, f"{'el' if index else ''}if n == {2 * index}:")
             if self.kind_of(branch)[0] == "null":
                 self.add(indent + 1, "pass" if target is None else f"{target} = {self._literal(default)}")
             else:
