@@ -121,10 +121,11 @@ def _literals(expected: str) -> list[str]:
 
 
 def _unknown_hint(key: str, known: list[str], model: type[BaseModel]) -> str | None:
-    # A key that is right elsewhere is more likely misplaced than misspelt.
-    homes = {dotted(path[:-1]) for path in key_paths(model) if path[-1] == key}
-    if len(homes) == 1:
-        home = homes.pop()
+    # A key that is right elsewhere is more likely misplaced than misspelt; of several places the upper one is meant.
+    homes = {path[:-1] for path in key_paths(model) if path[-1] == key}
+    upper = [path for path in homes if len(path) == min(map(len, homes))]
+    if len(upper) == 1:
+        home = dotted(upper[0])
         return f"it belongs {'under ' + home if home else 'at the top'}"
     return did_you_mean(key, known) or _listed(known)
 
