@@ -18,6 +18,7 @@ FOLDERS = sorted(folder for folder in EXAMPLES.iterdir() if folder.is_dir())
 def variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PENSTOCK_DEMO_BOOTSTRAP", "localhost:9092")
     monkeypatch.setenv("PENSTOCK_DEMO_FOLDER", str(tmp_path))
+    monkeypatch.setenv("KAFKA_PASSWORD", "an example of one")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
