@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,9 +26,10 @@ from penstock.act.registry import check_action
 from penstock.config.loading import load
 from penstock.config.problems import InvalidConfigError
 from penstock.config.spec import PipelineSpec, StepSpec
-from penstock.core.errors import ConfigError, PenstockError
+from penstock.core.errors import ConfigError, DecodeError, PenstockError
 from penstock.core.event import Event, Headers, Record, RecordLike, json_default
 from penstock.core.plugin import Action, Decoder, PipelineContext
+from penstock.datahub.events import EVENTS
 from penstock.worker.chain import Broken, Chain, Item
 
 __all__ = ["Given", "Outcome", "Run", "TestPipeline", "given", "run_pipeline"]
@@ -167,9 +169,16 @@ class _AsDecoded(Decoder):
     def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception]:
         return [self._event(record) for record in records]
 
-    def _event(self, record: RecordLike) -> Event:
+    def _event(self, record: RecordLike) -> Event | Exception:
         one = self.values.pop(_place(record))
-        return Event(record, None if one.value is ABSENT else one.value, one.event_type or record.topic())
+        event_type = sys.intern(one.event_type or record.topic())
+        if event_type in EVENTS and isinstance(one.value, Mapping):
+            try:
+                event = EVENTS[event_type].from_json(orjson.dumps(one.value, default=json_default))
+            except ValueError as error:
+                return DecodeError(str(error))
+            return Event(record, event, event_type, event)
+        return Event(record, None if one.value is ABSENT else one.value, event_type)
 
 
 class TestPipeline:

@@ -248,5 +248,5 @@ def json_default(value: object) -> Any:
         return dict(value)
     if isinstance(value, (set, frozenset, tuple)):
         return list(value)
-    as_obj: Callable[[], object] | None = getattr(value, "to_obj", None)
+    as_obj: Callable[[], object] | None = getattr(value, "plain", None) or getattr(value, "to_obj", None)
     return as_obj() if as_obj else str(value)

@@ -60,7 +60,7 @@ def _value(event: Event) -> Any:
     body = event.event
     if isinstance(body, Body):
         return event.value
-    to_obj = getattr(body, "to_obj", None)
+    to_obj = getattr(body, "plain", None) or getattr(body, "to_obj", None)
     return to_obj() if to_obj else body
 
 

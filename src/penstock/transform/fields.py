@@ -62,8 +62,11 @@ class Keep(Transform):
 
 
 def fields_of(event: Event) -> dict[str, Any]:
-    """The value, which must be a map."""
+    """The value, which must be a map, or a record of DataHub's as one."""
     value = event.value
+    plain = getattr(value, "plain", None)
+    if plain is not None:
+        value = plain()
     if not isinstance(value, dict):
         raise NotAMapError(
             f"the event's value is a {type(value).__name__} and has no fields", received=type(value).__name__
