@@ -13,7 +13,8 @@ from penstock.tables import metadata_tables, staging
 from penstock.tables.lookup_tables import cfg_application
 from penstock.tables.processor import Writer
 from penstock.tables.registry import resolve_processor
-from penstock.tables.samples import SAMPLES, encoded_samples, fingerprint, framed, sample_record, schema_of, schema_text
+from penstock.tables.sample_events import SAMPLES
+from penstock.tables.samples import encoded_samples, fingerprint, framed, sample_record, schema_of, schema_text
 from tests.unit.tables.conftest import Warehouse
 
 
