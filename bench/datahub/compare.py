@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import groupby
 
 from bench.datahub.cases import CASES, WAITING, Case
+from bench.datahub.environment import datahub_penstock, peer_environment
 from bench.datahub.figures import Figures
 from bench.datahub.records import MARK_EVERY
 from bench.datahub.sides import SETTLED_S, Ground
@@ -26,18 +30,33 @@ def datahub(rig: Rig, options: Namespace) -> list[Result]:
     seconds = options.seconds
     found = Figures()
     drains, waits = _chosen(CASES, options.cases), _chosen(WAITING, options.cases)
+    peer_environment()
+    if any(case.side == "penstock[datahub]" for case in drains):
+        datahub_penstock()
     # Enough for the fastest case to be at it for most of the time.
     with Ground(rig, logs=int(200_000 * seconds), changes=int(200_000 * seconds)) as ground:
         for number in range(options.rounds):
             for case in drains:
-                _drain(ground, case, seconds, found)
+                with _noted(case, found):
+                    _drain(ground, case, seconds, found)
             for case in waits:
-                found.waits[case.side].append(_latency(ground, case, seconds, number, found))
+                with _noted(case, found):
+                    found.waits[case.side].append(_latency(ground, case, seconds, number, found))
     return found.results()
 
 
 def _chosen(cases: list[Case], parts: list[str] | None) -> list[Case]:
     return [case for case in cases if not parts or any(part in case.name for part in parts)]
+
+
+@contextmanager
+def _noted(case: Case, found: Figures) -> Iterator[None]:
+    """A run that does not come about leaves no figure, and the others their own."""
+    try:
+        yield
+    except (AssertionError, subprocess.SubprocessError) as error:
+        found.problems[case.name].append(f"{case.name}: {str(error)[:500]}")
+        print(f"  {case.name}: {error}", flush=True)
 
 
 def _drain(ground: Ground, case: Case, seconds: float, found: Figures) -> None:

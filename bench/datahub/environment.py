@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 import subprocess
@@ -43,6 +44,7 @@ def _install(folder: Path, *what: str) -> None:
         subprocess.run(command, check=True)
 
 
+@functools.cache
 def datahub_penstock() -> Path:
     """The command in an environment where the peer's own classes are installed beside Penstock."""
     subprocess.run(["make", "--quiet", "setup-datahub"], cwd=ROOT, check=True)

@@ -63,7 +63,7 @@ class Figures:
     def results(self) -> list[Result]:
         made = [self._table(table) for table in _TABLES]
         made += [self._waits(), self._control()]
-        return [result for result in made if result.figures]
+        return [result for result in made if result.figures or result.problems]
 
     def _table(self, table: _Table) -> Result:
         figures: dict[str, Any] = {}
@@ -82,7 +82,7 @@ class Figures:
         for case in cases:
             figures[f"{case}: CPU µs per event"] = median(self.cpu_us[case])
         figures |= {f"{case}: each round": self.rates[case] for case in cases}
-        problems = [problem for case in cases for problem in self.problems.get(case, ())]
+        problems = [problem for case in (*table.peers, *table.ours) for problem in self.problems.get(case, ())]
         return Result(name=table.name, what=table.what, figures=figures, bars=bars, problems=problems)
 
     def _waits(self) -> Result:
@@ -99,7 +99,8 @@ class Figures:
             "100 EntityChangeEvents/s through the same plug-in class on both sides, produced by another process; "
             "start: from the command to the action of an event that waited; memory and CPU of all processes."
         )
-        problems = [problem for side in self.waits for problem in self.problems.get(f"latency, {side}", ())]
+        sides = ("peer", "penstock")
+        problems = [problem for side in sides for problem in self.problems.get(f"latency, {side}", ())]
         return Result(name="Latency, start and memory", what=what, figures=figures, bars=bars, problems=problems)
 
     def _control(self) -> Result:
