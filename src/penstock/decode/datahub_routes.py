@@ -114,12 +114,12 @@ class ChangeLogs(Route):
             self._count("entirely_rejected")
             return None
         judge, read = self._plans[raw[:HEADER]]
-        if judge is not None:
-            if _judged(judge, raw) != KEPT:
-                self._count("rejected")
-                return None
-            self._count("passed")
+        if judge is not None and _judged(judge, raw) != KEPT:
+            self._count("rejected")
+            return None
         event = read(raw)
+        if judge is not None:
+            self._count("passed")
         return Event(record, event, METADATA_CHANGE_LOG_EVENT_V1_TYPE, event)
 
     def _count(self, answer: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from penstock.core.errors import DecodeError
+from penstock.core.errors import DecodeError, Unavailable
 from penstock.core.event import ENVELOPE, Event, Record
 from penstock.core.plugin import Dropped, PipelineContext
 from penstock.datahub.events import EntityChangeEvent, MetadataChangeLogEvent, RelationshipChangeEvent
@@ -174,6 +174,19 @@ def test_each_bad_record_is_told_and_its_neighbours_are_not_touched(
         assert isinstance(error, DecodeError)
         assert said in str(error)
         assert len(str(error)) < 1_000
+
+
+class Away(Known):
+    """A registry that cannot be reached."""
+
+    def find(self, schema_id: int, unusable: Any) -> Any:
+        raise Unavailable("the registry does not answer")
+
+
+def test_an_outage_of_the_registry_is_nobodys_failure() -> None:
+    records = [Record("logs", 0, 0, None, None), Record("logs", 0, 1, None, framed(7, LOG))]
+    with pytest.raises(Unavailable):
+        DataHubDecoder(Away({}), ROUTES).decode(records)
 
 
 def test_what_is_behind_the_deciding_bytes_does_not_matter() -> None:
