@@ -407,3 +407,29 @@ def test_other_processors_of_such_files_are_refused(tmp_path: Path) -> None:
         "kafka.processor",
         "consumer.group.id",
     ]
+
+
+def test_problems_that_the_models_find_name_the_keys_of_the_file(tmp_path: Path) -> None:
+    text = (BASE + TOPICS).replace("=broker:9092", "=http://broker").replace("=http://registry", "=registry")
+    assert [(problem.path, problem.line) for problem in load_job(tmp_path, text).problems] == [
+        ("bootstrap.servers", 4),
+        ("schemaRegistryUrl", 3),
+    ]
+    text = TOPIC_FILE.replace("=$B1,$B2", "=http://b1").replace("=http://registry", "=registry")
+    text = text.replace("=MetadataChangeEvent", "=Metadata Change")
+    assert [(problem.path, problem.line) for problem in load_job(tmp_path, text).problems] == [
+        ("consumer.bootstrap.servers", 6),
+        ("consumer.schema.registry.url", 9),
+        ("kafka.consumer.topic", 1),
+    ]
+
+
+def test_a_configuration_that_names_folders(tmp_path: Path) -> None:
+    for name in ("lists", "topics"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lists" / "gobblin.job").write_text(BASE + TOPICS)
+    (tmp_path / "topics" / "mce.job").write_text(TOPIC_FILE)
+    text = "etl.jobs.dir=$WHZ_ETL_JOBS_DIR\nkafka.consumer.dir=topics\nwhitelist.mce=urn:li:corpuser:a\n"
+    environ = ENVIRON | {"WHZ_ETL_JOBS_DIR": str(tmp_path / "lists"), "B1": "b1:9092", "B2": "b2:9092"}
+    loaded = load_job(tmp_path, text, environ, name="application.properties")
+    assert (said(loaded), [spec.name for spec in loaded.specs]) == ([], ["gobblin", "mce"])

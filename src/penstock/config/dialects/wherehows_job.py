@@ -33,6 +33,7 @@ _PREFIXED: dict[KeyPath, str] = {
     (*_CONNECTION, "consumer_config"): "",
     (*_CONNECTION, "schema_registry_config"): "schema.registry.",
 }
+_SPELT_IN_TOPIC_FILES = {"schemaRegistryUrl": "schema.registry.url", "kafka.topics": "kafka.consumer.topic"}
 _PAIRED = {"processor": "kafka.processors", "table": "kafka.db.tables"}
 
 
@@ -73,8 +74,7 @@ class JobDocument(Document):
         """The key of the job that became this path of the spec; a path that is such a key already is left alone."""
         for length in range(len(path), 0, -1):
             if path[:length] in _WRITTEN:
-                key = _WRITTEN[path[:length]]
-                return (key if key.startswith(("kafka.", "penstock.", "wherehows.")) else self.prefix + key,)
+                return (self._spelt(_WRITTEN[path[:length]]),)
             if path[:length] in _PREFIXED and len(path) > length:
                 return (f"{self.prefix}{_PREFIXED[path[:length]]}{path[length]}",)
         if path[:3] == ("action", "config", "expressions") and len(path) > 3:
@@ -82,6 +82,14 @@ class JobDocument(Document):
         if path[:3] == ("action", "config", "topics"):
             return (_PAIRED.get(str(path[-1]), "kafka.topics"),)
         return () if path[:1] in (("source",), ("action",), ("name",)) else path
+
+    def _spelt(self, key: str) -> str:
+        """The key as this kind of job has it."""
+        if self.prefix:
+            key = _SPELT_IN_TOPIC_FILES.get(key, key)
+        if key == "schemaRegistryUrl" and key not in self.data and key not in self.rows:
+            key = "schema.registry.url"
+        return key if key.startswith(("kafka.", "penstock.", "wherehows.")) else self.prefix + key
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from penstock.config.documents import Document
 from penstock.config.expansion import expand_document
 from penstock.config.java_properties import Properties, decode_properties, parse_properties
 from penstock.config.problems import InvalidConfigError, Problem
-from penstock.config.remote import fetch, is_url
+from penstock.config.remote import fetch, is_url, suffix_of
 from penstock.config.spec import PipelineSpec
 from penstock.config.translation import problems_of
 from penstock.core.errors import ConfigError, PenstockError
@@ -110,7 +110,7 @@ def load_properties(
     document = JobDocument(name, *gathered(parsed, joined=is_topic_file), prefix="consumer." if is_topic_file else "")
     properties, warnings = resolved(document, environ, each_part=is_topic_file)
     yield Found(warnings=warnings if is_topic_file else warnings + list(_repeated(document, parsed)))
-    if not name.endswith(".job") and not properties.keys() & {TOPIC, *LISTS}:
+    if suffix_of(name) != ".job" and not properties.keys() & {TOPIC, *LISTS}:
         yield from _load_application(document, properties, environ, lookups)
         return
     if (skipped := _skipped(document, properties)) is not None:
@@ -239,8 +239,8 @@ def _skipped(document: JobDocument, properties: dict[str, str]) -> Found | None:
     if "job.disabled" in properties:
         return Found(warnings=[document.problem(("job.disabled",), "the job is disabled and was skipped")])
     kind = properties.get("job.type", "").strip()
-    wanted = document.file.endswith(".job") and TOPIC not in properties
-    if (kind or wanted) and kind != "kafka" and TOPIC not in properties:
+    is_lists = TOPIC not in properties
+    if is_lists and kind != "kafka" and (kind or suffix_of(document.file) == ".job"):
         message = f"{kind!r} is no Kafka job; it was skipped" if kind else "not set: only job.type=kafka is a Kafka job"
         return Found(warnings=[document.problem(("job.type",), message)])
     return None
