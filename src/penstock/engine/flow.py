@@ -171,7 +171,9 @@ class Flow(Planned):
             while not self.leaves:
                 self._tick()
         finally:
-            self._finish_units(Deadline.after(self.spec.options.drain_timeout))
+            deadline = Deadline.after(self.spec.options.drain_timeout)
+            self._finish_units(deadline)
+            self._say_goodbye(deadline)
             self.membership.leave()
 
     def _wait_out(self, reason: str) -> None:
@@ -371,6 +373,21 @@ class Flow(Planned):
         if self.units.under:
             self._abandon(set(self.units.under))
             self.units.forget(set(self.units.under))
+
+    def _say_goodbye(self, deadline: Deadline) -> None:
+        """An action that has deferred events may acknowledge them when it is closed: that happens while their offsets
+        can still be committed."""
+        with self.lock:
+            owned = self.membership.owned.values()
+            ends = self.leaves and self.pinned and not self.alone and self.units.none_open
+            if not (ends and any(own.holes for own in owned)):
+                return
+            self.farewells = set(self.lanes)
+        self.around.dispatcher.ready(self)
+        while self.farewells and not deadline.expired:
+            self._read_mail(_SHORT)
+        self.farewells = set()
+        self._finish_units(deadline)
 
     def _fail(self, reason: str, outcome: UnitOutcome) -> None:
         """THROW: no instance goes on, now or after a restart, until a person says so."""

@@ -48,6 +48,8 @@ class Planned(ABC):
         self.lock = threading.RLock()
         self.home: tuple[str, ...] = ()
         self.lanes: tuple[str, ...] = ()
+        self.farewells: set[str] = set()
+        """Lanes in which the action is to be closed before the group is left."""
         self.express_seconds: float | None = None
         self.warmth = Warmth(around.cold_after)
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
@@ -89,18 +91,30 @@ class Planned(ABC):
     def plan(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
         """A unit for this lane's next window, if any of its partitions are ready."""
         with self.lock:
+            if lane in self.farewells and not self.units.held_by(lane):
+                return self._plan_last(lane, new_unit())
             if not self._may_plan() or self.units.held_by(lane):
                 # The action object is used by one unit at a time; one may be detached there.
                 return None
             now = time.monotonic()
-            order = sorted(self.membership.owned)
-            mine = [self.membership.owned[tp] for i, tp in enumerate(order) if self.lanes[i % len(self.lanes)] == lane]
-            ready = [own for own in mine if own.ready(now + _SOON) and not own.careful]
+            ready = [own for own in self._mine(lane) if own.ready(now + _SOON) and not own.careful]
             if not ready:
                 return None
             unit = new_unit()
             self.units.open(unit, lane, ready, careful=False)
             return self._request(unit, ready)
+
+    def _mine(self, lane: str) -> list[Owned]:
+        order = sorted(self.membership.owned)
+        return [self.membership.owned[tp] for i, tp in enumerate(order) if self.lanes[i % len(self.lanes)] == lane]
+
+    def _plan_last(self, lane: str, unit: int) -> UnitRequest:
+        self.farewells.discard(lane)
+        mine = self._mine(lane)
+        self.units.open(unit, lane, mine, careful=False)
+        request = self._request(unit, mine)
+        request.last = True
+        return request
 
     def plan_carefully(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
         """A unit with one partition over which a worker died, to run alone."""

@@ -81,6 +81,7 @@ class Pipeline:
         self.breaker = Breaker(made.spec.options.breaker)
         self.pacer = Pacer()
         self.reader: Readable = self.foreign or _reader(made)
+        self._action_closed = False
         self._kept: dict[Partition, _Kept] = {}
         self._skips: dict[Partition, tuple[frozenset[int], int]] = {}
 
@@ -184,6 +185,18 @@ class Pipeline:
             self.foreign.stop()
             self.foreign.close()
 
+    def close_action(self) -> None:
+        """Close the action, once; what it raises then concerns no event."""
+        if self._action_closed:
+            return
+        self._action_closed = True
+        close = self.chain.action.close
+        with contextlib.suppress(Exception):
+            if inspect.iscoroutinefunction(close) and isinstance(self.acting, LoopStrands):
+                self.acting.run(close())
+            else:
+                close()
+
     def close(self) -> None:
         """The action first: what it still writes or acknowledges must be able to go out."""
         if self.foreign is not None:
@@ -192,12 +205,7 @@ class Pipeline:
             if callable(flush):
                 with contextlib.suppress(Exception):
                     flush()
-        close = self.chain.action.close
-        if inspect.iscoroutinefunction(close) and isinstance(self.acting, LoopStrands):
-            self.acting.run(close())
-        else:
-            with contextlib.suppress(Exception):
-                close()
+        self.close_action()
         for part in (self.acting, self.chain, self.reader):
             with contextlib.suppress(Exception):
                 part.close()

@@ -91,6 +91,8 @@ class UnitRequest:
     max_records: int
     closing: bool = False
     """True: let go of everything this lane holds of the pipeline."""
+    last: bool = False
+    """True: read nothing and close the action, while what it acknowledges in doing so can still be committed."""
     bounds: Bounds | None = None
     """Of a replay; None: read on as events arrive."""
     careful: bool = False

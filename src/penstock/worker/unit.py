@@ -104,6 +104,10 @@ class UnitRun(threading.Thread):
         )
         owned = {a.key for a in request.assignments}
         acting.begin(tally, self.deadline, self.pages, exact=not any(a.holes for a in request.assignments))
+        if request.last:
+            self._unfed = rest
+            pipeline.close_action()
+            return acting.finish()
         acting.end_deferrals(owned)
         read, room = 0, request.max_records - len(rest)
         try:
