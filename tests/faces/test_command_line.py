@@ -22,6 +22,7 @@ COMMANDS = [
     *("run", "actions", "dry-run", "demo", "init", "validate", "test", "status", "plugins", "doctor", "version"),
     *("pipelines list", "pipelines pause", "pipelines resume", "pipelines stop", "pipelines restart"),
     *("pipelines rate-limit", "offsets show", "offsets reset", "db current", "db upgrade"),
+    *("db create-staging", "wherehows sample", "wherehows dry-run", "wherehows ddl", "wherehows merge"),
     *("replay", "dead-letters replay", "dead-letters discard", "dead-letters export", "dead-letters import"),
     *("topics list", "topics create", "topics produce", "topics tail", "dead-letters list", "dead-letters show"),
 ]

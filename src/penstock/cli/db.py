@@ -1,6 +1,8 @@
-"""`penstock db`: the schema of the store."""
+"""`penstock db`: the schema of the store, and the tables of WhereHows in a target database."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
@@ -17,9 +19,10 @@ _MEANING = {
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="The store's schema.", no_args_is_help=True)
+    group = typer.Typer(help="The store's schema; tables in target databases.", no_args_is_help=True)
     command(group, "current")(current)
     command(group, "upgrade")(upgrade)
+    command(group, "create-staging")(create_staging)
     app.add_typer(group, name="db")
 
 
@@ -48,4 +51,27 @@ def upgrade(terminal: Terminal) -> Exit | None:
         terminal.line(f"{after.current}: nothing to do")
     else:
         terminal.line(f"upgraded from {before.current or 'nothing'} to {after.current}")
+    return None
+
+
+def create_staging(
+    terminal: Terminal,
+    url: Annotated[str, typer.Option("--url", envvar="WHZ_DB_URL", help="The database, as a SQLAlchemy or JDBC URL.")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", help="A table, or staging, load-status, metadata, lookup or jobs for several; may be repeated."
+        ),
+    ] = None,
+) -> Exit | None:
+    """Make the tables of WhereHows that are missing in a database; those that are there stay as they are."""
+    from penstock.service.staging import create_staging as made
+
+    done = made(url, [word.strip() for given in only or [] for word in given.split(",") if word.strip()])
+    if terminal.as_json:
+        terminal.data(done.as_dict())
+        return None
+    for table in done.created:
+        terminal.line(f"created {table}")
+    terminal.line(f"{done.database}: {len(done.created)} created, {len(done.existing)} there already")
     return None

@@ -21,6 +21,7 @@ from penstock.cli import (
     run,
     status,
     topics,
+    wherehows,
 )
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
@@ -36,7 +37,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins, actions, db, doctor):
+for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins):
+    part.register(app)
+for part in (actions, wherehows, db, doctor):
     part.register(app)
 
 
