@@ -31,12 +31,12 @@ class WireSpec(Model):
     """Kind of schema id: `INT` (4 bytes, as Confluent's), `LONG` (8), `UUID` (any 16 bytes), `SHA1` (20)."""
     dialect: RegistryDialect = "linkedin"
     """`linkedin`: `/schemas/id=ID`; `gobblin`: `/id=ID`; `confluent`: `/schemas/ids/ID`."""
-    topics: dict[str, TopicWireSpec] = Field(default_factory=dict)
+    by_topic: dict[str, TopicWireSpec] = Field(default_factory=dict)
     """By topic, where one is different."""
     max_schemas: int = Field(default=1000, ge=1)
     """How many schemas are kept; the oldest goes when another comes."""
 
     def of(self, topic: str) -> tuple[IdType, RegistryDialect]:
         """Id type and dialect of a topic."""
-        own = self.topics.get(topic)
+        own = self.by_topic.get(topic)
         return (own and own.id_type) or self.id_type, (own and own.dialect) or self.dialect

@@ -85,8 +85,8 @@ def test_the_bytes_of_the_specification() -> None:
 
 def test_id_type_and_dialect_by_topic(server: DialectServer) -> None:
     with DialectServer("confluent", {"7": ORDER}) as confluent:
-        topics = {"modern": {"id_type": "INT", "dialect": "confluent"}}
-        decoder = decoder_of(f"{server.url},{confluent.url}", topics=topics)
+        by_topic = {"modern": {"id_type": "INT", "dialect": "confluent"}}
+        decoder = decoder_of(f"{server.url},{confluent.url}", by_topic=by_topic)
         # The one that does not know a path says that it has no such schema: each topic has a server of its own here.
         server.schemas.clear()
         server.faults.status = 503

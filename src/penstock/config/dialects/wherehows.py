@@ -98,7 +98,7 @@ def _wire_formats(job: Job, topics: list[str]) -> dict[str, Any]:
             if topic not in topics and not job.failed:
                 job.warn(suffixed, f"not used: the job has no topic {topic!r}")
             elif value is not None:
-                found.setdefault("topics", {}).setdefault(topic, {})[name] = value
+                found.setdefault("by_topic", {}).setdefault(topic, {})[name] = value
     if (limit := job.number("max.schemas.per.subject", 1)) is not None:
         found["max_schemas"] = limit
     return found
