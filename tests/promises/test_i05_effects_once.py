@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import sqlalchemy as sa
-
 from tests.faults.scene import WAIT_S, Scene, fed
+from tests.faults.table_scene import TableScene
 from tests.support.engine import Engine
 from tests.support.kafka import KafkaBroker
 from tests.support.postgres import PostgresServer
@@ -45,50 +44,18 @@ def test_i05_events_that_are_delivered_again_are_one_dead_letter_each(
             assert row.first_failed_at < row.last_failed_at
 
 
-def test_i05_a_table_equals_its_topic_through_kills_around_the_transaction(
+def test_i05_a_table_equals_its_topic_through_kills_behind_the_transaction(
     kafka: KafkaBroker, postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    url = postgres.create_database()
-    config = {"url": url, "table": "effects", "create": True, "metadata": True}
-    config["columns"] = {"seq": {"from": "seq", "type": "bigint"}, "n": {"cel": "event.do == null ? 1 : 1 / 0"}}
-    rows = sa.create_engine(url, pool_pre_ping=True)
-    written = sa.text("SELECT kafka_partition, kafka_offset FROM effects")
-
-    def effects() -> list[tuple[int, int]]:
-        try:
-            with rows.connect() as connection:
-                return [(partition, offset) for partition, offset in connection.execute(written)]
-        except sa.exc.SQLAlchemyError:
-            return []  # not made yet, or being restarted
-
-    def more(count: int) -> None:
-        before = len(effects())
-        until(lambda: len(effects()) >= before + count, WAIT_S, lambda: f"{count} rows more; {scene.story()}")
-
-    action = {"type": "table", "config": config}
-    with Scene(kafka, tmp_path, "i05-table", partitions=2, values=value, action=action) as scene:
+    with TableScene(kafka, tmp_path, "i05-table", postgres.create_database()) as scene:
         with fed(scene):
             first = scene.start()
-            more(50)
-            for place in ("before-rows", "before-transaction-commit", "after-transaction-commit"):
-                scene.set(place, "kill")
-                until(
-                    lambda place=place: not (scene.failpoints / place).exists(),
-                    WAIT_S,
-                    f"the worker to come to {place}",
-                )
-                more(50)
+            scene.more(50)
+            scene.kill_worker("after-transaction-commit")
+            scene.more(50)
             scene.set("before-commit", "kill")
             until(lambda: not first.running, WAIT_S, "the instance to die before its commit")
             scene.start()
-            more(50)
-            postgres.restart()
-            more(50)
+            scene.more(50)
         scene.stop_all_living()
-        letters = {(row.partition, row.offset) for row in scene.letters()}
-        found = effects()
-        produced = {(each.at.partition, each.at.offset): each.seq for each in scene.feed.produced}
-    rows.dispose()
-    assert len(found) == len(set(found)), "a row was written twice"
-    assert set(found) | letters == set(produced)
-    assert letters == {at for at, seq in produced.items() if seq % 5 == 2}
+        scene.assert_equal()

@@ -1,0 +1,75 @@
+"""Faults around a table's transaction: its content equals the topic's, whatever dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.outcome import Row
+from tests.faults.scene import fed
+from tests.faults.table_scene import TableScene
+from tests.support.kafka import KafkaCluster
+from tests.support.postgres import PostgresServer
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+def _keep(row: Row, scene: TableScene) -> None:
+    row.verdict, row.produced, row.dead_letters = "kept", len(scene.feed.produced), len(scene.letters())
+
+
+@pytest.mark.parametrize("place", ["before-rows", "before-transaction-commit", "after-transaction-commit"])
+def test_a_worker_is_killed_at(
+    place: str, cluster: KafkaCluster, postgres: PostgresServer, tmp_path: Path, row: Row
+) -> None:
+    with TableScene(cluster, tmp_path, f"table-{place}", postgres.create_database()) as scene:
+        with fed(scene):
+            scene.start()
+            scene.more(50)
+            scene.kill_worker(place)
+            scene.more(50)
+        scene.stop_all()
+        scene.assert_equal()
+        _keep(row, scene)
+
+
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_the_database_is_gone_and_back_by(
+    how: str, cluster: KafkaCluster, postgres: PostgresServer, tmp_path: Path, row: Row
+) -> None:
+    with TableScene(cluster, tmp_path, f"table-database-{how}", postgres.create_database()) as scene:
+        with fed(scene):
+            scene.start()
+            scene.more(50)
+            if how == "kill":
+                postgres.kill()
+                postgres.start()
+            else:
+                postgres.restart()
+            scene.more(50)
+        scene.stop_all()
+        scene.assert_equal()
+        _keep(row, scene)
+
+
+def test_a_former_owner_wakes(cluster: KafkaCluster, postgres: PostgresServer, tmp_path: Path, row: Row) -> None:
+    with TableScene(cluster, tmp_path, "table-former-owner", postgres.create_database()) as scene:
+        with fed(scene):
+            former = scene.start()
+            scene.more(50)
+            former.pause()
+            scene.start()
+            scene.more(100)
+            former.unpause()
+            scene.more(50)
+        scene.stop_all()
+        scene.assert_equal()
+        _keep(row, scene)
