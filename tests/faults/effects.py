@@ -118,7 +118,7 @@ class Choosy(Filter):
     """A filter that raises where the event says so, and drops what asks for it."""
 
     @classmethod
-    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Choosy:  # noqa: ARG003 - the contract
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Choosy:
         return cls()
 
     def matches(self, event: Event) -> bool:
@@ -134,7 +134,7 @@ class Batched(Action):
         self.config = config
 
     @classmethod
-    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Batched:  # noqa: ARG003 - the contract
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Batched:
         return cls(config)
 
     def act_batch(self, events: list[Event]) -> list[Exception | bool | None]:
