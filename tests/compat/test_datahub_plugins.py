@@ -4,6 +4,9 @@ package."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 from penstock.engine.flow import Flow
 from tests.support.datahub import Records, dataset
 from tests.support.engine import Engine, lines
+from tests.support.home import prepared_home
 from tests.support.kafka import KafkaBroker
 from tests.support.registry import RegistryServer
 from tests.support.waiting import until
@@ -159,6 +163,48 @@ def test_a_batch_is_acknowledged_when_it_is_full_and_the_rest_at_the_end(site: S
 
 def _committed(site: Site, flow: Flow) -> int | None:
     return site.kafka.offsets(flow.spec.group).get((site.changes, 0))
+
+
+LIBRARY = """
+import json, sys, threading, time
+from pathlib import Path
+
+import penstock.testing
+from datahub_actions.pipeline.pipeline import Pipeline
+
+pipeline = Pipeline.create(json.loads(Path("pipeline.json").read_text()))
+
+def stop_when_written():
+    while not Path(sys.argv[1]).exists():
+        time.sleep(0.1)
+    pipeline.stop()
+
+threading.Thread(target=stop_when_written, daemon=True).start()
+pipeline.run()
+pipeline.close()
+print(pipeline.stats().as_string())
+"""
+
+
+def test_code_that_runs_a_pipeline_itself_gets_the_engine(site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    site.kafka.produce(site.changes, [site.records.change_log(1, {}, "ownership")])
+    document = site.document("library", {"type": f"{PLUGINS}:CustomAction", "config": {"out": str(out)}})
+    (tmp_path / "pipeline.json").write_text(json.dumps(document))
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARY, str(out)],
+        cwd=tmp_path,
+        env=os.environ | {"PENSTOCK_HOME": str(prepared_home(tmp_path / "home"))},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=140,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line if line == "closed" else line["facts"][1] for line in lines(out)] == ["change log", "closed"]
+    stats = json.loads(done.stdout[done.stdout.index("{") :])
+    assert (stats["success_count"], stats["action_stats"]["success_count"]) == (1, 1)
+    assert site.kafka.offsets("library")[site.changes, 0] == 1
 
 
 def test_errors_name_the_plug_in_and_spare_the_others(site: Site, tmp_path: Path) -> None:
