@@ -18,8 +18,11 @@ from penstock.tables.creation import create_tables
 from penstock.tables.target import Target
 from tests.faces.cli import penstock
 from tests.support.dialect_registry import DialectServer
+from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
+from tests.support.waiting import until
 
+STAGING = "stg_kafka_gobblin_compaction"
 UUID = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 TRACKING = {
     "type": "record",
@@ -124,3 +127,66 @@ penstock.schemaid.type.{topics[1]} = INT
         (topics[0], 6, "decode"),
     ]
     assert {status["pipeline"] for status in penstock("status", "--json").data} >= {"gobblin"}
+
+
+def compacted(file: Path) -> list[tuple[str, int]]:
+    with sqlite3.connect(file) as database:
+        query = "SELECT dataset, record_count FROM stg_kafka_gobblin_compaction ORDER BY record_count"
+        return database.execute(query).fetchall()
+
+
+def say(file: Path, statement: str, *values: object) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute(statement, values)
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_a_job_that_changes_in_its_database_is_restarted(
+    kafka: KafkaBroker,
+    topic: Callable[..., str],
+    registries: tuple[DialectServer, DialectServer],
+    tmp_path: Path,
+) -> None:
+    first, second = topic(), topic()
+    file = tmp_path / "wh.db"
+    target = Target(f"sqlite:///{file}")
+    create_tables(target)
+    target.close()
+    client = KafkaClientConfig.of(ConnectionSpec(bootstrap=kafka.bootstrap))
+    uuid = bytes.fromhex(UUID)
+    produce(client, [NewRecord(name, framed(completed(n), uuid), b"k") for n, name in ((1, first), (2, second))])
+    say(
+        file,
+        "INSERT INTO wh_etl_job (wh_etl_job_id, wh_etl_job_name, ref_id, ref_id_type)"
+        " VALUES (7, 'KAFKA_CONSUMER_ETL', 3, 'APP')",
+    )
+    lists = {"kafka.topics": first, "kafka.processors": "gobblin-compaction", "kafka.db.tables": STAGING}
+    more = {"group.id": f"{first}-wherehows", "schemaRegistryUrl": registries[1].url, "auto.offset.reset": "smallest"}
+    for key, value in {**lists, **more}.items():
+        say(
+            file,
+            "INSERT INTO wh_etl_job_property (wh_etl_job_name, ref_id, ref_id_type, property_name,"
+            " property_value) VALUES ('KAFKA_CONSUMER_ETL', 3, 'APP', ?, ?)",
+            key,
+            value,
+        )
+    jobs = tmp_path / "jobs.yaml"
+    jobs.write_text(f"dialect: wherehows\njobs: 7\nproperties: {{bootstrap.servers: '{kafka.bootstrap}'}}\n")
+    environ = {"WHZ_DB_URL": f"jdbc:sqlite:{file}", "PENSTOCK_ENGINE_RELOAD": "1s"}
+    with PenstockProcess(["run", jobs], folder=tmp_path / "run", env=environ) as running:
+        until(lambda: compacted(file) == [("/data/1", 1)], 90, lambda: running.log)
+        for key, value in {**lists, "kafka.topics": second}.items():
+            say(
+                file,
+                "UPDATE wh_etl_job_property SET property_value = property_value || ? WHERE property_name = ?",
+                f",{value}",
+                key,
+            )
+        until(lambda: compacted(file) == [("/data/1", 1), ("/data/2", 2)], 60, lambda: running.log)
+        assert "job has changed and was restarted" in running.log
+        say(file, "UPDATE wh_etl_job SET is_active = 'N'")
+        running.wait_log("job is gone and was stopped")
+        assert running.get("/health/ready").json()["pipelines"] == []
+        running.terminate()
+        assert running.wait() == 0

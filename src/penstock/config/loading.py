@@ -39,6 +39,8 @@ class Loaded:
     warnings: list[Problem] = field(default_factory=list)
     documents: dict[str, Document] = field(default_factory=dict)
     """The document of each spec, by name."""
+    has_jobs: bool = False
+    """Some of it is another system's to manage: WhereHows' jobs."""
 
     def problem(self, spec: PipelineSpec, path: KeyPath, message: str, **details: Any) -> Problem:
         """A problem found later (an unknown plug-in, for instance) at a key of a loaded spec."""
@@ -130,6 +132,7 @@ def _load_file(file: Path | str, environ: MutableMapping[str, str], loaded: Load
 
 
 def _take(jobs: Iterable[Found], loaded: Loaded) -> None:
+    loaded.has_jobs = True
     for job in jobs:
         loaded.problems += job.problems
         loaded.warnings += job.warnings

@@ -95,6 +95,8 @@ class EngineSettings(Model):
     """The broker gives a silent instance's partitions away after this time."""
     stop_timeout: Duration = 30.0
     """A stop takes no longer than this."""
+    reload: Duration = 30.0
+    """WhereHows jobs are looked at again after this time, and those that have changed are restarted; 0: never."""
     worker_memory: Size | None = Field(default=None, ge=256_000_000)
     """Memory that a worker process may take, on local masters; an event that wants more fails. Default: a
     quarter of the machine's."""

@@ -26,6 +26,7 @@ from penstock.engine.spark import Spark, SparkDied
 from penstock.service.client_checks import client_problem
 from penstock.service.logs import configure_logs
 from penstock.service.opening import opened_for_writing
+from penstock.service.reloading import Reloader
 from penstock.service.statistics import statistics
 from penstock.service.validation import load_checked
 from penstock.service.warm_up import begin_spark
@@ -133,10 +134,9 @@ def run_instance(
             version=__version__,
             http_address=http_address,
         )
-        instance.invalid += [
-            StateRow(pipeline=_called(problem), instance=instance.id, state="invalid", reason=str(problem))
-            for problem in loaded.problems
-        ]
+        runner = _Runner(instance, settings, secrets)
+        runner.tell(loaded)
+        reloader = Reloader(paths, loaded, runner, load_checked, settings.engine.reload)
         try:
             for spec in list(loaded.specs):
                 _add(instance, spec, loaded)
@@ -145,10 +145,13 @@ def run_instance(
             _say_what_does_not_run(instance)
             if on_ready:
                 on_ready(instance)
+            if loaded.has_jobs and settings.engine.reload and not until_caught_up:
+                reloader.start()
             stops = [asked.asked, *([stop] if stop else [])]
             _wait(instance, stops, patience if until_caught_up else None, until_over=until_over)
             failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
         finally:
+            reloader.stop(settings.engine.stop_timeout)
             instance.stop()
         return RunSummary(
             instance.summary(),
@@ -158,6 +161,33 @@ def run_instance(
             clean=instance.stopped_cleanly,
             statistics={flow.name: statistics(flow) for flow in instance.flows},
         )
+
+
+class _Runner:
+    """Takes jobs in and lets them go while the instance runs."""
+
+    def __init__(self, instance: Instance, settings: Settings, secrets: frozenset[str]) -> None:
+        self._instance = instance
+        self._settings = settings
+        self._secrets = secrets
+
+    def take(self, spec: PipelineSpec, loaded: Loaded) -> None:
+        self._secrets |= spec.secrets
+        configure_logs(**self._settings.log.model_dump(), secrets=self._secrets)
+        _add(self._instance, spec, loaded)
+
+    def drop(self, name: str) -> None:
+        self._instance.remove(name)
+
+    def tell(self, loaded: Loaded) -> None:
+        names = {spec.name for spec in loaded.specs}
+        refused = [
+            row for row in self._instance.invalid if row.pipeline in names
+        ]  # by `_add`, which is not asked again
+        self._instance.invalid[:] = refused + [
+            StateRow(pipeline=_called(problem), instance=self._instance.id, state="invalid", reason=str(problem))
+            for problem in loaded.problems
+        ]
 
 
 def _add(instance: Instance, spec: PipelineSpec, loaded: Loaded) -> None:
@@ -201,7 +231,8 @@ def _wait(
                 "Spark's JVM has ended; nothing beyond what is committed counts as done",
                 hint="start again; if it was killed for memory, lower spark.driver.memory or give the machine more",
             )
-        if all_failed != (all_failed := all(flow.state == "failed" for flow in instance.flows)) and all_failed:
+        states = {flow.state for flow in instance.flows}
+        if all_failed != (all_failed := states == {"failed"}) and all_failed:
             log.error("every pipeline has failed")
         if until_over and all(flow.over for flow in instance.flows):
             return
