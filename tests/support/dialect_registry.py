@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from tests.support.certs import Certificates
 from tests.support.ports import free_port
 from tests.support.registry import Faults
 
@@ -40,15 +42,23 @@ class DialectServer:
     faults: Faults = field(default_factory=Faults)
     requests: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    certificates: Certificates | None = None
+    """Given: clients must show theirs."""
     port: int = field(default_factory=free_port)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/schemaRegistry"
+        return f"{'https' if self.certificates else 'http'}://localhost:{self.port}/schemaRegistry"
 
     def __enter__(self) -> Self:
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
         self._server.daemon_threads = True
+        if self.certificates:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificates.server_cert, self.certificates.server_key)
+            context.load_verify_locations(self.certificates.ca_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return self
 

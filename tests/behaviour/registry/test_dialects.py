@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from penstock.config.wire import REGISTRY_DIALECTS, RegistryDialect
 from penstock.core.errors import ConfigError
 from penstock.kafka.dialect_registry import DialectRegistry
 from penstock.kafka.registry import RegistryUnavailable, UnknownSchema
+from tests.support.certs import make_certificates
 from tests.support.dialect_registry import DialectServer
 from tests.support.ports import free_port
 
@@ -140,6 +142,17 @@ def test_references_of_confluents_dialect() -> None:
         server.references = [{"name": "shop.Order", "subject": "order/value", "version": 1}]
         found = DialectRegistry(server.url, "confluent").schema("7")
     assert [(name, json.loads(text)) for name, text in found.references] == [("shop.Order", ORDER)]
+
+
+def test_certificates(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    authority = {"ssl.ca.location": str(made.ca_file)}
+    own = {"ssl.certificate.location": str(made.client_cert), "ssl.key.location": str(made.client_key)}
+    with DialectServer("gobblin", {UUID: ORDER}, certificates=made) as server:
+        assert DialectRegistry(server.url, "gobblin", authority | own).schema(UUID).id == UUID
+        for lacking in (own, authority):
+            with pytest.raises(RegistryUnavailable):
+                DialectRegistry(server.url, "gobblin", lacking).schema(UUID)
 
 
 def test_certificates_that_are_not_there_are_told() -> None:

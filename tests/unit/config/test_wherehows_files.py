@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from penstock.config.dialects.wherehows_job import JobSelection, Pairing, StoredJob
 from penstock.config.loading import Loaded, load
@@ -433,3 +435,16 @@ def test_a_configuration_that_names_folders(tmp_path: Path) -> None:
     environ = ENVIRON | {"WHZ_ETL_JOBS_DIR": str(tmp_path / "lists"), "B1": "b1:9092", "B2": "b2:9092"}
     loaded = load_job(tmp_path, text, environ, name="application.properties")
     assert (said(loaded), [spec.name for spec in loaded.specs]) == ([], ["gobblin", "mce"])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.binary(max_size=200)
+    | st.sampled_from(["kafka.topics", "kafka.consumer.topic", "job.type=kafka\n"]).map(str.encode)
+)
+def test_any_bytes_give_problems_or_warnings(tmp_path: Path, content: bytes) -> None:
+    for name in ("any.job", "any.properties"):
+        (tmp_path / name).write_bytes(content)
+        loaded = load([tmp_path / name], dict(ENVIRON), Asked())
+        assert not loaded.specs
+        assert loaded.problems or loaded.warnings

@@ -9,7 +9,7 @@ import pytest
 from penstock.config.spec import ConnectionSpec
 from penstock.core.errors import ConfigError, PluginError
 from penstock.core.secrets import Secret
-from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.client import KafkaClientConfig, knows_property
 
 
 def config_of(**properties: object) -> KafkaClientConfig:
@@ -120,3 +120,18 @@ def test_a_wrong_token_callback_is_told(name: str) -> None:
     with pytest.raises(PluginError) as caught:
         config_of(oauth_cb=f"{__name__}:{name}")
     assert name in str(caught.value.received)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "known"),
+    [
+        ("fetch.min.bytes", "1", True),
+        ("fetch.min.bytes", "many", True),
+        ("max.partition.fetch.bytes", "1000", True),
+        ("key.deserializer", "x", True),
+        ("fetch.minimum", "1", False),
+        ("", "1", False),
+    ],
+)
+def test_whether_the_client_knows_a_property(name: str, value: str, *, known: bool) -> None:
+    assert knows_property(name, value) is known
