@@ -112,7 +112,7 @@ def dry_run(
     elif processor is not None and event is not None:
         if values not in ("fixed", "v0.2.1"):
             raise ConfigError("no such values", received=values, allowed=["fixed", "v0.2.1"])
-        from penstock.service.staging import preview_event, read_event
+        from penstock.service.processing import preview_event, read_event
 
         record = read_event(_text(event))
         chosen = cast("Literal['fixed', 'v0.2.1']", values)
@@ -167,7 +167,7 @@ def ddl(
     dialect: Annotated[str, typer.Option("--dialect", help="postgresql, mysql, mariadb or sqlite.")] = "postgresql",
 ) -> Exit | None:
     """Print the statement that makes the table of a processor's rows."""
-    from penstock.service.staging import ddl as statement_of
+    from penstock.service.processing import ddl as statement_of
 
     named = table or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", processor.rpartition(":")[2]).lower().replace("-", "_")
     statement = statement_of(processor, named, dialect)
