@@ -109,7 +109,7 @@ def test_commands_that_are_not_run_exist(snippet: Snippet) -> None:
 
 
 def _check_command(words: list[str]) -> None:
-    name = words[:2] if words[0] in ("topics", "dead-letters", "pipelines", "offsets", "db") else words[:1]
+    name = words[:2] if words[0] in ("topics", "dead-letters", "pipelines", "offsets", "db", "wherehows") else words[:1]
     penstock = Path(sys.executable).with_name("penstock")
     done = subprocess.run([penstock, *name, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
