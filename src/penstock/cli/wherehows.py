@@ -14,7 +14,7 @@ import typer
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
 from penstock.cli.terminal import Terminal
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, Unavailable
 
 if TYPE_CHECKING:
     from penstock.service.samples import Produced, SampleRegistry
@@ -187,18 +187,36 @@ def merge(
     start: Annotated[str | None, typer.Option("--from", help="Events since this time, instead of new rows.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Events before this time, instead of new rows.")] = None,
     every: Annotated[str | None, typer.Option("--every", help="Again and again, for instance 5m.")] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Delete merged staging rows of events older than this, such as 90d.")
+    ] = None,
 ) -> Exit | None:
     """Merge staging rows into log_dataset_instance_load_status: what is new, or a range of time."""
-    from penstock.core.durations import parse_duration
     from penstock.service.staging import merge_load_status
 
-    between = _time(start), _time(end)
-    pause = None if every is None else parse_duration(every)
+    between, pause, kept = (_time(start), _time(end)), _seconds(every), _seconds(keep)
+    if pause is not None and pause < 1:
+        raise ConfigError("--every is a second at least", received=every)
     while True:
-        _show_merge(terminal, merge_load_status(url, table or [], *between), streamed=pause is not None)
+        try:
+            run, deleted = merge_load_status(url, table or [], *between, kept)
+            _show_merge(terminal, run, deleted, streamed=pause is not None)
+        except Unavailable as error:
+            if pause is None:
+                raise
+            terminal.note(f"waiting: {error}")
         if pause is None:
             return None
         time.sleep(pause)
+
+
+def _seconds(text: str | None) -> float | None:
+    from penstock.core.durations import parse_duration
+
+    try:
+        return None if text is None else parse_duration(text)
+    except ValueError as error:
+        raise ConfigError(str(error), received=text) from None
 
 
 def _time(text: str | None) -> int | None:
@@ -212,9 +230,10 @@ def _time(text: str | None) -> int | None:
         raise ConfigError(str(error), received=text) from None
 
 
-def _show_merge(terminal: Terminal, run: MergeRun, *, streamed: bool) -> None:
+def _show_merge(terminal: Terminal, run: MergeRun, deleted: int, *, streamed: bool) -> None:
     if terminal.as_json:
-        (terminal.data_line if streamed else terminal.data)(run.as_dict())
+        (terminal.data_line if streamed else terminal.data)(run.as_dict() | {"deleted": deleted})
         return
     text = f"{run.rows_read} rows read, {run.inserted} inserted, {run.updated} updated"
-    terminal.line(text + (f", {run.refused} refused by the database" if run.refused else ""))
+    text += f", {run.refused} refused by the database" if run.refused else ""
+    terminal.line(text + (f", {deleted} staging rows deleted" if deleted else ""))

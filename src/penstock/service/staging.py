@@ -33,8 +33,14 @@ def create_staging(address: str, only: Sequence[str]) -> Creation:
         return create_tables(target, only)
 
 
-def merge_load_status(address: str, tables: Sequence[str], start: int | None, end: int | None) -> MergeRun:
-    """Merge what is new, or the events of a range of time."""
+def merge_load_status(
+    address: str, tables: Sequence[str], start: int | None, end: int | None, keep: float | None = None
+) -> tuple[MergeRun, int]:
+    """Merge what is new, or the events of a range of time; then delete staging rows older than `keep` seconds.
+
+    Returns the run, and how many rows were deleted.
+    """
     with _opened(address) as target:
         merge = Merge(target, tables)
-        return merge.new_rows() if start is None and end is None else merge.events_between(start, end)
+        run = merge.new_rows() if start is None and end is None else merge.events_between(start, end)
+        return run, 0 if keep is None else merge.prune(SYSTEM.now_ms() - int(keep * 1000))

@@ -22,6 +22,7 @@ from penstock.tables.target import Target
 
 _PAGE: Final = 500
 _TRIES: Final = 3
+_PRUNED: Final = 5_000
 _OVERLAP: Final = 600_000
 """Rows are stamped before they are committed: the last ten minutes (ms) before the last run are looked at again."""
 
@@ -102,6 +103,32 @@ class Merge:
         run = self._run()
         run.time_from, run.time_to = start, end
         return self._recorded(run)
+
+    def prune(self, before: int) -> int:
+        """Delete rows of events before this time (epoch milliseconds) that were merged; how many they were."""
+        self._prepare()
+        with self._target.transaction() as connection:
+            merged = connection.scalar(sa.select(sa.func.max(runs.c.ingested_to)).where(runs.c.error.is_(None)))
+        gone = 0
+        for source in self._chosen:
+            table, stamped = self._columns(source)
+            # Of a table that does not say when its rows were written nobody knows whether they were merged.
+            if stamped and merged is not None and source.table.name in self._known:
+                gone += self._prune(table, table.c.log_event_time < before, table.c.ps_ingested_at <= merged - _OVERLAP)
+        return gone
+
+    def _prune(self, table: sa.Table, *old: sa.ColumnElement[bool]) -> int:
+        """A few thousand at a time: no lock is held for long."""
+        time, gone = table.c.log_event_time, 0
+        slice_end = sa.select(time).where(*old).order_by(time).limit(1).offset(_PRUNED)
+        while True:
+            with self._target.transaction() as connection:
+                end = connection.scalar(slice_end)
+                gone += connection.execute(
+                    sa.delete(table).where(*old, *([] if end is None else [time <= end]))
+                ).rowcount
+            if end is None:
+                return gone
 
     @property
     def _names(self) -> str:

@@ -148,6 +148,19 @@ def test_a_dataset_that_becomes_known_is_not_there_twice(warehouse: Warehouse) -
     assert sorted(warehouse.rows(status, "dataset_id", "partition_expr")) == [(0, "q"), (5, "p")]
 
 
+def test_old_rows_that_were_merged_can_be_deleted(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.tables.merge._PRUNED", 2)
+    warehouse.add(compaction, *(row(partition_name=f"p{n}", log_event_time=n, ps_ingested_at=n) for n in range(10)))
+    assert merge(warehouse).prune(8) == 0, "nothing was merged yet"
+    merge(warehouse).new_rows()
+    assert merge(warehouse).prune(8) == 0, "the last ten minutes are looked at again"
+    warehouse.add(compaction, row(partition_name="late", ps_ingested_at=600_005))
+    merge(warehouse).new_rows()
+    assert merge(warehouse).prune(8) == 6
+    assert warehouse.rows(compaction, "log_event_time") == [6, 7, 8, 9, AT]
+    assert len(warehouse.rows(status)) == 11
+
+
 LOADS = st.lists(
     st.fixed_dictionaries(
         {
