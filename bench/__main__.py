@@ -15,6 +15,7 @@ from bench.engine import drain, latency, many, replay, start, work
 from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
+from bench.tables import rows
 
 BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "start": start.start,
@@ -29,6 +30,7 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "takeover": work.takeover,
     "datahub": compare.datahub,
     "readers": readers.readers,
+    "tables": rows.tables,
 }
 """In the order in which they run; each gets a broker of its own."""
 
@@ -47,7 +49,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--letters", type=int, default=50_000, help="dead letters of the replay")
     parser.add_argument("--pipelines", type=int, default=100, help="pipelines of the warm run")
     parser.add_argument("--cold-pipelines", type=int, default=200, help="pipelines of the cold run")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of the comparison with DataHub Actions")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of comparisons (datahub, tables)")
     parser.add_argument("--cases", nargs="*", help="only its cases whose names contain one of these; `latency` too")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     given = parser.parse_args()

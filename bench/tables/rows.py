@@ -1,0 +1,128 @@
+"""JSON events of eight columns into PostgreSQL: exactly once, beside consumers as people write them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from argparse import Namespace
+
+import orjson
+import psycopg
+from tests.support.instance import PenstockProcess
+from tests.support.postgres import PostgresServer
+from tests.support.waiting import until
+
+from bench.engine.rig import ROOT, Rig
+from bench.report import Bar, Result
+
+EVENTS = 600_000
+MANY_EVENTS = 60_000
+ROW_EVENTS = 6_000
+PARTITIONS = 4
+COLUMNS = {
+    "number": {"from": "n", "type": "bigint"},
+    "made_at": {"from": "t", "type": "bigint"},
+    "id": {"from": "order.id", "type": "text"},
+    "status": {"from": "order.status", "type": "text"},
+    "total": {"from": "order.total", "type": "float"},
+    "currency": {"from": "order.currency", "type": "text"},
+    "customer": {"from": "customer.name", "type": "text"},
+    "email": {"from": "customer.email", "type": "text"},
+}
+_MAKE = (
+    "CREATE TABLE {table} (number bigint, made_at bigint, id text, status text, total double precision,"
+    " currency text, customer text, email text)"
+)
+
+
+def tables(rig: Rig, options: Namespace) -> list[Result]:
+    """Rows per second into PostgreSQL, exactly once, against a row at a time and `executemany` of 500."""
+    # As a server is run: what is committed is on disk, for both sides.
+    with PostgresServer(fsync="on", synchronous_commit="on") as server:
+        url = server.create_database()
+        (topic,) = rig.topics("rows", 1, PARTITIONS)
+        rig.produce("preload", [topic], partitions=PARTITIONS, count=EVENTS)
+        rates: dict[str, list[float]] = {"penstock": [], "row": [], "many": []}
+        problems: list[str] = []
+        for number in range(options.rounds):
+            rates["penstock"].append(_ours(rig, url, topic, number, problems))
+            rates["many"].append(_reference(rig, url, topic, "many", number=number, count=MANY_EVENTS))
+            rates["row"].append(_reference(rig, url, topic, "row", number=number, count=ROW_EVENTS))
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    figures = {f"{name}_rows_per_s": round(rate) for name, rate in medians.items()}
+    figures["times_row_by_row"] = round(medians["penstock"] / medians["row"], 1)
+    figures["times_executemany"] = round(medians["penstock"] / medians["many"], 1)
+    what = (
+        f"{EVENTS:,} JSON events of 300 B, eight columns, {PARTITIONS} partitions, into PostgreSQL with fsync and "
+        f"synchronous_commit on; medians of {options.rounds} alternating runs."
+    )
+    bars = [
+        Bar(figure="penstock_rows_per_s", at_least=40_000),
+        Bar(figure="times_row_by_row", at_least=20),
+        Bar(figure="times_executemany", at_least=3),
+    ]
+    return [Result(name="tables", what=what, figures=figures, bars=bars, problems=problems)]
+
+
+def _ours(rig: Rig, url: str, topic: str, number: int, problems: list[str]) -> float:
+    """Between the moments at which a tenth and all of the rows are there; each round has a group of its own."""
+    table, name = f"ours_{number}", f"tables-{number}"
+    _execute(url, _MAKE.format(table=table))
+    folder = rig.folder / name
+    folder.mkdir()
+    spec = {
+        "name": name,
+        "source": {
+            "type": "kafka",
+            "config": {
+                "connection": {"bootstrap": rig.broker.bootstrap},
+                "topics": [topic],
+                "format": "json",
+                "start": "earliest",
+            },
+        },
+        "action": {"type": "table", "config": {"url": url, "table": table, "columns": COLUMNS}},
+    }
+    (folder / "pipeline.yaml").write_bytes(orjson.dumps(spec))
+    process = PenstockProcess(["run", folder], folder=folder / "run", env={"PENSTOCK_HOME": str(rig.home)})
+    with process:
+        until(lambda: _counted(url, table) >= EVENTS // 10, 180, "the first rows", every_s=0.2)
+        before, first = _counted(url, table), time.perf_counter()
+        until(lambda: _counted(url, table) >= EVENTS, 300, "all rows", every_s=0.2)
+        seconds = time.perf_counter() - first
+        until(lambda: rig.broker.lag(name, topic) == 0, 60, "all is committed")
+        process.stop(60)
+    found = _counted(url, table)
+    if found != EVENTS:
+        problems.append(f"round {number}: {found:,} rows of {EVENTS:,} events")
+    _execute(url, f"DROP TABLE {table}")
+    return (EVENTS - before) / seconds
+
+
+def _reference(rig: Rig, url: str, topic: str, way: str, *, number: int, count: int) -> float:
+    table = f"{way}_{number}"
+    _execute(url, _MAKE.format(table=table))
+    command = [sys.executable, "-m", "bench.tables.reference", way, "--bootstrap", rig.broker.bootstrap]
+    command += ["--topic", topic, "--group", f"{way}-{number}", "--url", _plain(url), "--table", table]
+    done = subprocess.run([*command, "--count", str(count)], cwd=ROOT, capture_output=True, text=True, check=True)
+    _execute(url, f"DROP TABLE {table}")
+    told = json.loads(done.stdout)
+    return float(told["rows"] / told["seconds"])
+
+
+def _plain(url: str) -> str:
+    return url.replace("postgresql+psycopg://", "postgresql://")
+
+
+def _execute(url: str, statement: str) -> None:
+    with psycopg.connect(_plain(url), autocommit=True) as connection:
+        connection.execute(statement)  # type: ignore[arg-type]  # a text of ours
+
+
+def _counted(url: str, table: str) -> int:
+    with psycopg.connect(_plain(url), autocommit=True) as connection:
+        counted = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # type: ignore[arg-type]  # noqa: S608 - names of ours
+    return int(counted[0]) if counted else 0
