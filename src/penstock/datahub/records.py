@@ -76,7 +76,7 @@ class DictWrapper(msgspec.Struct, eq=False, gc=False):
         return cls(**{field.name: _read(cls, field, obj, tuples=tuples) for field in cls.FIELDS})
 
     def to_obj(self, tuples: bool = False) -> dict[str, Any]:  # noqa: FBT001 - DataHub's signature
-        """Plain data: bytes as text, nulls left out where null is the default; with `tuples`, as Avro writers want it."""
+        """Plain data: bytes as text, nulls left out where null is the default; with `tuples`, as Avro wants it."""
         made: dict[str, Any] = {}
         for field in self.FIELDS:
             value = getattr(self, field.name)

@@ -104,6 +104,7 @@ _HARMLESS = (
     }
 )
 
+
 def refuse_dangerous(properties: Mapping[str, Any]) -> None:
     """Take from an API caller only what cannot load code, read this machine's files or make it call an address."""
     bad = sorted(name for name in properties if name not in _HARMLESS)
