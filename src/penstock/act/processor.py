@@ -22,7 +22,7 @@ from penstock.tables.errors import ColumnError, TargetError
 from penstock.tables.expressions import Expressions
 from penstock.tables.processor import Processor, ProcessorSettings, Writer
 from penstock.tables.registry import resolve_processor
-from penstock.tables.shape import Row, Shape, conversion
+from penstock.tables.shape import Mode, Row, Shape, conversion, tells_apart
 from penstock.tables.staging import identity_of
 from penstock.tables.target import Connection, Target, parse_url
 
@@ -97,6 +97,10 @@ class Route:
             raise TargetError(f"topic {topic}: there is no table {spec.table}", received=spec.table, hint=hint)
         self._table = found
         self._identity = identity_of(spec.table) or tuple(processor.keys)
+        self._mode: Mode = "append"
+        if found is not None and self._identity:
+            # Two partitions may bring the same row at the same moment: where the database can tell, it does.
+            self._mode = "upsert" if tells_apart(target, found, self._identity) else "replace"
         if found is not None:
             self._origin = {name: read for name, read in _ORIGIN.items() if name in found.c}
             self._required = [c.name for c in found.c if not c.nullable and c.server_default is None and not _auto(c)]
@@ -145,8 +149,7 @@ class Route:
         if made is None:
             if self._table is None:
                 raise TargetError(f"topic {self.topic}: its processor returns rows, and there is no table for them")
-            mode: Literal["replace", "append"] = "replace" if self._identity else "append"
-            shape = Shape(self._table, names, mode, tuple(key for key in self._identity if key in names))
+            shape = Shape(self._table, names, self._mode, tuple(key for key in self._identity if key in names))
             conversions = [conversion(self._table.c[name], self._target.dialect) for name in names]
             made = self._bulks[names] = (bulk_of(self._target, shape), conversions)
         return made

@@ -119,6 +119,20 @@ def _require_key(target: Target, table: sa.Table, keys: Sequence[str]) -> None:
         )
 
 
+def tells_apart(target: Target, table: sa.Table, identity: Sequence[str]) -> bool:
+    """Whether the database itself keeps one row per identity, where NULL equals NULL: then it can be upserted."""
+    if target.dialect == "mysql":
+        return "ps_identity" in table.c
+    with target.transaction() as connection:
+        indexes = sa.inspect(connection).get_indexes(table.name, schema=table.schema)
+    return any(
+        index["unique"]
+        and set(index["column_names"]) == set(identity)
+        and index.get("dialect_options", {}).get("postgresql_nulls_not_distinct")
+        for index in indexes
+    )
+
+
 def _no_columns(table: str, missing: Sequence[Column], found: sa.Table) -> TargetError:
     names = [column.name for column in missing]
     known = list(found.c.keys())
