@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any, NoReturn
-
-import structlog
 
 from penstock.core.errors import ConfigError
 from penstock.datahub.classes import has_original
 
-log = structlog.get_logger("penstock.datahub")
+log = logging.getLogger("penstock.datahub")  # every worker imports this, and structlog costs a quarter of a second
 
 _HINT = "install penstock[datahub]"
 
@@ -40,7 +39,7 @@ def catalogue(config: dict[str, Any] | None) -> Callable[[], Any] | None:
         return None
     if has_original():
         return functools.partial(_client, config)
-    log.warning("the catalogue's client needs DataHub's own package; whatever uses it will fail", hint=_HINT)
+    log.warning("the catalogue's client needs DataHub's own package; whatever uses it will fail (%s)", _HINT)
     return AcrylDataHubGraph
 
 

@@ -3,11 +3,11 @@ one transaction with the partition's cursor."""
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.deadline import Deadline
@@ -23,7 +23,7 @@ from penstock.worker.protocol import Assignment, FailedEvent, Partition
 from penstock.worker.serial import Inline
 from penstock.worker.tally import Tally
 
-log = structlog.get_logger("penstock.table")
+log = logging.getLogger("penstock.table")
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE: Final = msgspec.msgpack.Decoder(FailedEvent).decode
@@ -79,13 +79,9 @@ class Transactional(Inline):
             self._left += map(_DECODE, left)
             part = self._parts[a.key] = Part(place, a.epoch, cursor)
             if cursor != a.frontier:
+                where = f"{self.spec.name}: {a.topic}/{a.partition}"
                 log.warning(
-                    "the table's cursor and the group's offset differ; the cursor wins",
-                    pipeline=self.spec.name,
-                    topic=a.topic,
-                    partition=a.partition,
-                    cursor=cursor,
-                    group=a.frontier,
+                    "%s: the table's cursor is %s, the group's offset %s; the cursor wins", where, cursor, a.frontier
                 )
         elif part.reported:
             # The driver plans a partition again only when all that was told of it is settled.
