@@ -118,7 +118,7 @@ def settle(connection: sa.Connection, place: Place, below: int) -> None:
 def written(connection: sa.Connection, place: Place, offsets: Sequence[int]) -> set[int]:
     """Those of these events that took effect: by a replay, or below the cursor without ever having failed."""
     query = sa.select(failures.c.offset, failures.c.state).where(*_at(failures, place), failures.c.offset.in_(offsets))
-    states = dict(connection.execute(query))
+    states = {row.offset: row.state for row in connection.execute(query)}
     end = read(connection, place) or 0
     return {offset for offset in offsets if states.get(offset, APPLIED if offset < end else OPEN) == APPLIED}
 
