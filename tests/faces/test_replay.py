@@ -134,10 +134,12 @@ def test_failed_events_of_datahub_that_cannot_be_used(
     log.write_text("")
     refused(penstock.letters("--from-file", log, "--config", pipeline_file, "--yes"), "no events")
     refused(penstock.letters("--from-file", log, "--all"), "--from-file goes with")
-    hub = tmp_path / "hub.yaml"
-    hub.write_text("name: hub\nsource: {type: kafka}\naction: {type: hello_world}\n")
+    avro = tmp_path / "avro.yaml"
+    connection = "connection: {schema_registry_url: 'http://localhost:1'}"
+    source = f"{{type: kafka, config: {{topics: [orders], format: avro, {connection}}}}}"
+    avro.write_text(f"name: avro\nsource: {source}\naction: {{type: hello_world}}\n")
     log.write_text(good)
-    refused(penstock.letters("--from-file", log, "--config", hub, "--yes"), "format datahub")
+    refused(penstock.letters("--from-file", log, "--config", avro, "--yes"), "format avro")
 
 
 def test_ranges_outside_the_log_are_refused(
