@@ -3,6 +3,7 @@ rows elsewhere."""
 
 from __future__ import annotations
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Final
@@ -54,11 +55,25 @@ class Bulk(ABC):
     def _columns(self) -> str:
         return ", ".join(self._names)
 
+    def _conflict(self) -> str:
+        """What an insert does where the key is there already."""
+        if self.shape.mode not in ("upsert", "latest"):
+            return ""
+        keys = ", ".join(self._keys)
+        if not self._others:
+            return f" ON CONFLICT ({keys}) DO NOTHING"
+        changes = ", ".join(f"{name} = excluded.{name}" for name in self._others)
+        there = f"{self._table}.{self._newest}"
+        newer = f" WHERE {there} IS NULL OR excluded.{self._newest} >= {there}" if self._newest else ""
+        return f" ON CONFLICT ({keys}) DO UPDATE SET {changes}{newer}"
+
 
 class _Postgres(Bulk):
     def __init__(self, target: Target, shape: Shape) -> None:
         super().__init__(target, shape)
-        self._passing = target.preparer.quote(f"penstock_{shape.table.name}"[:60])
+        # Rows of one table may have other columns each time: each choice of them has a table to pass through.
+        kind = zlib.crc32("\0".join([shape.table.fullname, *shape.names]).encode())
+        self._passing = target.preparer.quote(f"penstock_{shape.table.name[:40]}_{kind:08x}")
         columns = self._columns()
         self._make = (
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {self._passing} ON COMMIT DELETE ROWS AS "
@@ -70,18 +85,6 @@ class _Postgres(Bulk):
 
     def _equals(self, key: str) -> str:
         return "IS NOT DISTINCT FROM" if key in self._nullable else "="
-
-    def _conflict(self) -> str:
-        if self.shape.mode not in ("upsert", "latest"):
-            return ""
-        keys = ", ".join(self._keys)
-        if not self._others:
-            return f" ON CONFLICT ({keys}) DO NOTHING"
-        changes = ", ".join(f"{name} = excluded.{name}" for name in self._others)
-        newer = (
-            f" WHERE {self._table}.{self._newest} IS NULL OR excluded.{self._newest} >= {self._table}.{self._newest}"
-        )
-        return f" ON CONFLICT ({keys}) DO UPDATE SET {changes}{newer if self._newest else ''}"
 
     def _write(self, connection: sa.Connection, rows: list[Row]) -> None:
         if self.shape.mode == "append":
@@ -128,25 +131,12 @@ class _Statements(Bulk):
     @abstractmethod
     def _equals(self, key: str) -> str: ...
 
-    @abstractmethod
-    def _conflict(self) -> str: ...
-
 
 class _Sqlite(_Statements):
     placeholder = "?"
 
     def _equals(self, key: str) -> str:
         return "IS" if key in self._nullable else "="
-
-    def _conflict(self) -> str:
-        if self.shape.mode not in ("upsert", "latest"):
-            return ""
-        keys = ", ".join(self._keys)
-        if not self._others:
-            return f" ON CONFLICT ({keys}) DO NOTHING"
-        changes = ", ".join(f"{name} = excluded.{name}" for name in self._others)
-        newer = f" WHERE {self._newest} IS NULL OR excluded.{self._newest} >= {self._newest}" if self._newest else ""
-        return f" ON CONFLICT ({keys}) DO UPDATE SET {changes}{newer}"
 
 
 class _Mysql(_Statements):
