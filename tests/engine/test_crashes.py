@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,3 +171,47 @@ def test_a_deadly_event_among_many_is_found(
     (letter,) = engine.dead_letters(flow.name)
     assert (letter.offset, letter.stage) == (170, "timeout" if hangs else "crash")
     assert set(acted(log)) == set(range(300)) - {170}
+
+
+SLOW = """
+    import os, time
+    from pathlib import Path
+    from penstock import Action
+
+    class Slow(Action):
+        @classmethod
+        def create(cls, config, ctx):
+            with open(config["log"], "a") as log:
+                log.write(f"{os.getpid()}\\n")
+            while not Path(config["go"]).exists():
+                time.sleep(0.05)
+            return cls()
+
+        def close(self):
+            pass
+"""
+
+
+def test_an_action_that_is_slow_to_make_is_not_blamed_for_a_slow_machine(
+    engine: Engine, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name, log, go = topic(), tmp_path / "made", tmp_path / "go"
+    file = engine.module("slow.py", SLOW)
+    config = {"log": str(log), "go": str(go)}
+    kafka.produce(name, numbered(1))
+    flow = engine.run(
+        pipeline(f"slow-{name}", kafka.bootstrap, [name], action={"type": f"{file}:Slow", "config": config})
+    )
+    until(lambda: acted(log), WAIT_S, lambda: f"the action is being made: {flow.state} {flow.reason}")
+    lanes = engine.instance.dispatcher.lanes.values()
+    until(lambda: any(lane.detached and lane.busy_until for lane in lanes), WAIT_S, "a window that waits for it")
+    java = engine.instance.spark._process
+    assert java is not None
+    java.send_signal(signal.SIGSTOP)
+    frozen_until = time.monotonic() + 9.0  # longer than the window and what it may be late by itself
+    until(lambda: time.monotonic() > frozen_until, 20, "the time of the fault")
+    java.send_signal(signal.SIGCONT)
+    go.touch()
+    until(lambda: kafka.lag(flow.name, name) == 0, WAIT_S, lambda: f"{flow.state} {flow.reason}")
+    assert len(acted(log)) == 1, "its process was killed while nothing was wrong with it"
+    engine.stop(flow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import subprocess
@@ -60,8 +61,13 @@ class SparkCluster:
         return self._processes["worker"].pid
 
     def executor_pids(self) -> list[int]:
-        """Processes of the executors that run now."""
-        return [child.pid for child in psutil.Process(self.worker_pid).children()]
+        """Processes of the executors that run now: not one that is dead and not yet waited for, nor a helper."""
+        return [pid for pid, command in self._children() if "CoarseGrainedExecutorBackend" in command]
+
+    def _children(self) -> Iterator[tuple[int, str]]:
+        for child in psutil.Process(self.worker_pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                yield child.pid, " ".join(child.cmdline())
 
     def start(self) -> Self:
         common = ["--host", "127.0.0.1"]

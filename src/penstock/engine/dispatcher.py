@@ -40,6 +40,8 @@ _CAREFUL = 5.0
 """Seconds of a careful window at most; it ends when it has read what is there."""
 _OVERRUN = 5.0
 """Seconds beyond what a window and its actions may take, after which the worker is held for good and is killed."""
+_NOBODYS = 30.0
+"""Seconds that a window may be late which concerns no pipeline: there is no action to blame."""
 _EXERCISES = 40
 """Empty windows in the lane that has the least to do: the JVM compiles the way of a job after some fifty of them."""
 
@@ -315,15 +317,20 @@ class Dispatcher:
         closings, lane.closings = lane.closings, []
         seconds = max(seconds, *(unit.seconds for unit in closings), 0.0)
         lane.busy_until = now + seconds
-        carried = {unit.pipeline for unit in units}
-        lane.patience = max(
-            (flow.spec.options.timeout for name in carried if (flow := self._flows.get(name))), default=0.0
-        )
+        lane.patience = self._patience(lane, {unit.pipeline for unit in units})
         lane.returning = {unit.pipeline for unit in units}
         lane.carried = len(lane.returning)
         self._metrics.spark_jobs.labels("window").inc()
         notes = self._spark.journal(lane.lane)
         return WindowRequest(lane.lane, seconds, closings + units, detach=self._spark.is_local, journal=notes)
+
+    def _patience(self, lane: Lane, carried: set[str]) -> float:
+        """Units that are still being made or acting in the lane have their time, too, though its window carries none:
+        on a busy machine Spark may take longer to begin a job than a window lasts."""
+        concerned = [
+            flow for name, flow in self._flows.items() if name in carried or flow.holds(lane.detached, lane.lane)
+        ]
+        return max((flow.spec.options.timeout for flow in concerned), default=_NOBODYS)
 
     def window_done(self, lane: Lane, request: WindowRequest, outcome: WindowOutcome) -> None:
         with self._lock:
