@@ -15,14 +15,13 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal
-from penstock.core.failpoints import reach
 from penstock.core.secrets import Scrubber
 from penstock.core.status import PartitionStatus, State
 from penstock.engine.books import Books
 from penstock.engine.control import Wanted
+from penstock.engine.ending import SHORT, Ending
 from penstock.engine.foreign import Foreign
 from penstock.engine.membership import Membership
-from penstock.engine.planning import Planned
 from penstock.engine.pulse import Pulse
 from penstock.engine.settling import Settling
 from penstock.engine.stateless import Stateless
@@ -35,11 +34,9 @@ from penstock.worker.protocol import Blueprint, Partition, UnitOutcome
 log = structlog.get_logger("penstock.pipeline")
 
 SOURCE_ENDED = "its source has ended"
-_SHORT = 0.25
-"""How often a member with units under way looks for rebalances; outcomes wake it at once."""
 
 
-class Flow(Planned):
+class Flow(Ending):
     """One thread per pipeline owns its group member; lanes plan units from it under its lock."""
 
     def __init__(self, spec: PipelineSpec, blueprint: Blueprint, around: Surround, *, pinned: bool) -> None:
@@ -238,7 +235,7 @@ class Flow(Planned):
             self.membership.poll(1.0 if self.membership.settled else 0.1)
             self._read_mail(0.0)
         else:
-            self._read_mail(_SHORT)
+            self._read_mail(SHORT)
             self.membership.poll(0.0)
         self.units.settle_waiting()
         self.units.commit()
@@ -327,67 +324,7 @@ class Flow(Planned):
             self.say("waiting", f"its worker process dies: {loss.reason}")
         self.around.dispatcher.ready(self)
 
-    # -- revoking and ending ---------------------------------------------------------------
-
-    def drain(self, partitions: list[Partition]) -> None:
-        """Called inside a rebalance: finish what is under way there, settle and commit it, within `drain_timeout`."""
-        self.around.metrics.rebalances.labels(self.name, "revoked").inc()
-        self.around.doorbell.leave(self.name)
-        with self.lock:
-            for tp in partitions:
-                if own := self.membership.owned.get(tp):
-                    own.fenced = True
-        reach("mid-rebalance")
-        deadline = Deadline.after(self.spec.options.drain_timeout)
-        while (units := self.units.on(partitions)) or self.units.uncommitted & set(partitions):
-            if deadline.expired:
-                self._abandon(units)
-                return
-            self._read_mail(_SHORT)
-            self.units.settle_waiting()
-            self.units.commit()
-        if self.warmth.is_cold:
-            # The bell must not go on watching for partitions that are no longer ours.
-            self._rung()
-
-    def _abandon(self, units: set[int]) -> None:
-        """Their partitions that stay ours are planned again once the lane tells that its worker is gone."""
-        log.warning("work abandoned: it did not end within drain_timeout", pipeline=self.name, units=len(units))
-        self.around.dispatcher.cancel(units)
-
-    def dropped(self, partitions: list[Partition]) -> None:
-        """These partitions are no longer ours."""
-        for topic, partition in partitions:
-            self.around.metrics.drop_partition(self.name, topic, partition)
-            self.units.uncommitted.discard((topic, partition))
-
-    def _finish_units(self, deadline: Deadline) -> None:
-        if self.units.none_open:
-            return
-        if self.state != "failed":
-            self.say("stopping")
-        while not (self.units.none_open or deadline.expired):
-            self._read_mail(_SHORT)
-            self.units.settle_waiting()
-            self.units.commit()
-        if self.units.under:
-            self._abandon(set(self.units.under))
-            self.units.forget(set(self.units.under))
-
-    def _say_goodbye(self, deadline: Deadline) -> None:
-        """An action that has deferred events may acknowledge them when it is closed: that happens while their offsets
-        can still be committed."""
-        with self.lock:
-            owned = self.membership.owned.values()
-            ends = self.leaves and self.pinned and not self.alone and self.units.none_open
-            if not (ends and any(own.holes for own in owned)):
-                return
-            self.farewells = set(self.lanes)
-        self.around.dispatcher.ready(self)
-        while self.farewells and not deadline.expired:
-            self._read_mail(_SHORT)
-        self.farewells = set()
-        self._finish_units(deadline)
+    # -- failing ---------------------------------------------------------------------------
 
     def _fail(self, reason: str, outcome: UnitOutcome) -> None:
         """THROW: no instance goes on, now or after a restart, until a person says so."""

@@ -18,7 +18,7 @@ from penstock.worker.journal import writer
 from penstock.worker.protocol import UnitRequest, WindowOutcome
 
 if TYPE_CHECKING:
-    from penstock.engine.dispatcher import Dispatcher
+    from penstock.engine.placement import Placement
 
 log = structlog.get_logger("penstock.lane")
 
@@ -59,7 +59,7 @@ class LaneSizes:
 class Lane(threading.Thread):
     """The driver's side of a lane. The dispatcher's lock guards everything but `run`."""
 
-    def __init__(self, name: str, role: Role, dispatcher: Dispatcher, spark: Spark) -> None:
+    def __init__(self, name: str, role: Role, dispatcher: Placement, spark: Spark) -> None:
         super().__init__(name=f"lane-{name}", daemon=True)
         self.lane = name
         self.role = role
