@@ -134,6 +134,14 @@ def test_offsets_that_go_back_change_nothing_and_a_topic_made_anew_begins_anew(
     assert [row[0] for row in query("SELECT id FROM orders ORDER BY id")] == list(range(60))
     engine.stop(flow)
 
+    kafka.delete_topic(orders)
+    kafka.create_topic(orders, 1)
+    kafka.produce(orders, map(orjson.dumps, [order(n) for n in range(60, 80)]))
+    flow = engine.run(document)
+    until(lambda: query("SELECT count(*) FROM orders") == [(80,)], 60, lambda: f"the new topic: {flow.state}")
+    assert [row[0] for row in query("SELECT id FROM orders ORDER BY id")] == list(range(80))
+    engine.stop(flow)
+
 
 def test_a_letter_that_is_replayed_twice_is_written_once(
     engine: Engine, kafka: KafkaBroker, topic: Topics, url: str, query: Query

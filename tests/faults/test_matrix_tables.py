@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,15 +12,20 @@ from tests.faults.outcome import Row
 from tests.faults.scene import fed
 from tests.faults.table_scene import TableScene
 from tests.support.kafka import KafkaCluster
+from tests.support.mariadb import MariaDbServer
 from tests.support.postgres import PostgresServer
 
 pytestmark = pytest.mark.faults
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
+Server = PostgresServer | MariaDbServer
+
+
+@pytest.fixture(scope="module", params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    kind: Literal["postgresql", "mariadb"] = request.param
+    with PostgresServer() if kind == "postgresql" else MariaDbServer() as running:
+        yield running
 
 
 def _keep(row: Row, scene: TableScene) -> None:
@@ -27,10 +33,8 @@ def _keep(row: Row, scene: TableScene) -> None:
 
 
 @pytest.mark.parametrize("place", ["before-rows", "before-transaction-commit", "after-transaction-commit"])
-def test_a_worker_is_killed_at(
-    place: str, cluster: KafkaCluster, postgres: PostgresServer, tmp_path: Path, row: Row
-) -> None:
-    with TableScene(cluster, tmp_path, f"table-{place}", postgres.create_database()) as scene:
+def test_a_worker_is_killed_at(place: str, cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row) -> None:
+    with TableScene(cluster, tmp_path, f"table-{place}", server.create_database()) as scene:
         with fed(scene):
             scene.start()
             scene.more(50)
@@ -43,25 +47,25 @@ def test_a_worker_is_killed_at(
 
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_the_database_is_gone_and_back_by(
-    how: str, cluster: KafkaCluster, postgres: PostgresServer, tmp_path: Path, row: Row
+    how: str, cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row
 ) -> None:
-    with TableScene(cluster, tmp_path, f"table-database-{how}", postgres.create_database()) as scene:
+    with TableScene(cluster, tmp_path, f"table-database-{how}", server.create_database()) as scene:
         with fed(scene):
             scene.start()
             scene.more(50)
             if how == "kill":
-                postgres.kill()
-                postgres.start()
+                server.kill()
+                server.start()
             else:
-                postgres.restart()
+                server.restart()
             scene.more(50)
         scene.stop_all()
         scene.assert_equal()
         _keep(row, scene)
 
 
-def test_a_former_owner_wakes(cluster: KafkaCluster, postgres: PostgresServer, tmp_path: Path, row: Row) -> None:
-    with TableScene(cluster, tmp_path, "table-former-owner", postgres.create_database()) as scene:
+def test_a_former_owner_wakes(cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row) -> None:
+    with TableScene(cluster, tmp_path, "table-former-owner", server.create_database()) as scene:
         with fed(scene):
             former = scene.start()
             scene.more(50)
@@ -71,5 +75,21 @@ def test_a_former_owner_wakes(cluster: KafkaCluster, postgres: PostgresServer, t
             former.unpause()
             scene.more(50)
         scene.stop_all()
+        scene.assert_equal()
+        _keep(row, scene)
+
+
+def test_the_group_has_lost_its_offsets(cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row) -> None:
+    with TableScene(cluster, tmp_path, "table-no-offsets", server.create_database()) as scene:
+        with fed(scene):
+            scene.start()
+            scene.more(50)
+        scene.stop_all()
+        cluster.delete_group(scene.name)
+        scene.feed.send(100)
+        scene.feed.end()
+        scene.start()
+        scene.caught_up()
+        scene.stop_all_living()
         scene.assert_equal()
         _keep(row, scene)
