@@ -55,6 +55,11 @@ class Store:
         self.close()
 
     @property
+    def database(self) -> Database:
+        """For the few who write rows of their own in it."""
+        return self._database
+
+    @property
     def is_local(self) -> bool:
         """True for SQLite: only processes of this machine can use it."""
         return self._database.is_sqlite

@@ -43,7 +43,7 @@ class JsonText(sa.types.TypeDecorator[dict[str, Any]]):
 
 
 # SQLite numbers rows by itself only where the column is declared as INTEGER.
-_ROW_ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+ROW_ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def _text(name: str, *, nullable: bool = False, primary_key: bool = False) -> sa.Column[Any]:
@@ -56,13 +56,13 @@ def _number(name: str, *, nullable: bool = False) -> sa.Column[Any]:
 
 def _letter_id(*, primary_key: bool) -> sa.Column[Any]:
     parent = sa.ForeignKey("penstock_dead_letters.id", ondelete="CASCADE")
-    return sa.Column("letter_id", _ROW_ID, parent, nullable=False, primary_key=primary_key, autoincrement=False)
+    return sa.Column("letter_id", ROW_ID, parent, nullable=False, primary_key=primary_key, autoincrement=False)
 
 
 dead_letters: Final = sa.Table(
     "penstock_dead_letters",
     metadata,
-    sa.Column("id", _ROW_ID, primary_key=True),
+    sa.Column("id", ROW_ID, primary_key=True),
     _text("pipeline"),
     _text("topic"),
     _text("topic_id"),
@@ -146,7 +146,7 @@ dead_letter_search: Final = sa.Table(
 dead_letter_steps: Final = sa.Table(
     "penstock_dead_letter_steps",
     metadata,
-    sa.Column("id", _ROW_ID, primary_key=True),
+    sa.Column("id", ROW_ID, primary_key=True),
     _letter_id(primary_key=False),
     _number("at"),
     _text("kind"),
@@ -205,7 +205,7 @@ desired_states: Final = sa.Table(
 pipeline_history: Final = sa.Table(
     "penstock_pipeline_history",
     metadata,
-    sa.Column("id", _ROW_ID, primary_key=True),
+    sa.Column("id", ROW_ID, primary_key=True),
     _text("pipeline"),
     _text("instance", nullable=True),
     _number("at"),

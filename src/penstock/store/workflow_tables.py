@@ -8,11 +8,12 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from penstock.store.tables import CleanText, JsonText, metadata
+from penstock.store.tables import ROW_ID, CleanText, JsonText, metadata
 
 _ID: Final = sa.String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 
 UNFINISHED: Final = "state IN ('available', 'claimed', 'started')"
+IN_FLIGHT: Final = "state IN ('claimed', 'started')"
 """As SQL, for the indexes that must not grow with history."""
 
 
@@ -168,8 +169,13 @@ work_orders: Final = sa.Table(
     _id("dataclip_id", nullable=True),
     _text("state"),
     _time("last_activity"),
+    # The time within its id: lists by it, and periods of it, are ranges of ids.
     _time("inserted_at"),
     _time("updated_at"),
+    # A list reads a page for each workflow and state that is asked for. The trigger comes last, so that what another
+    # trigger made is passed over without a look at its row.
+    sa.Index("ix_penstock_work_orders_created", "workflow_id", "state", "id", "trigger_id"),
+    sa.Index("ix_penstock_work_orders_activity", "workflow_id", "state", "last_activity", "id", "trigger_id"),
 )
 
 runs: Final = sa.Table(
@@ -202,6 +208,16 @@ runs: Final = sa.Table(
     _time("inserted_at"),
     _time("updated_at"),
     sa.Index("ix_penstock_runs_work_order", "work_order_id", "id"),
+    sa.Index(
+        *("ix_penstock_runs_available", "queue", "workflow_id", "priority", "id"), **_where("state = 'available'")
+    ),
+    sa.Index("ix_penstock_runs_in_flight", "project_id", "workflow_id", **_where(IN_FLIGHT)),
+    sa.Index("ix_penstock_runs_held", "worker_name", "id", **_where(IN_FLIGHT)),
+    sa.Index(
+        *("ix_penstock_runs_order", "workflow_id", "order_key", "id"),
+        **_where(f"order_key IS NOT NULL AND {UNFINISHED}"),
+    ),
+    sa.Index("ix_penstock_runs_backlog", "starting_trigger_id", **_where(UNFINISHED)),
 )
 
 steps: Final = sa.Table(
@@ -231,6 +247,38 @@ log_lines: Final = sa.Table(
     _text("message"),
     _time("timestamp"),
     sa.Index("ix_penstock_log_lines_run", "run_id", "timestamp", "id"),
+)
+
+work_search: Final = sa.Table(
+    "penstock_work_search",
+    metadata,
+    # In the order in which they became searchable: close to that of the work orders, and the newest lie together.
+    sa.Column("number", ROW_ID, primary_key=True),
+    _id("work_order_id"),
+    # The dataclip or log line that the words are of.
+    _id("part"),
+    # The words; SQLite has them in a table of its own kind, by the row's number.
+    sa.Column("words", postgresql.TSVECTOR().with_variant(sa.Text(), "sqlite")),
+    sa.UniqueConstraint("part", "work_order_id", name="uq_penstock_work_search"),
+    sa.Index(
+        "ix_penstock_work_search_words",
+        "words",
+        postgresql_using="gin",
+        sqlite_where=sa.text("words IS NOT NULL"),
+    ),
+    sqlite_autoincrement=True,
+)
+
+WORDS: Final = "penstock_work_words"
+"""The table of words in SQLite: FTS5, which SQLAlchemy has no name for."""
+
+positions: Final = sa.Table(
+    "penstock_positions",
+    metadata,
+    # How far work that goes through the rows in their order has come: indexing, wiping.
+    sa.Column("name", CleanText(), primary_key=True),
+    _text("position"),
+    _time("updated_at"),
 )
 
 users: Final = sa.Table(
