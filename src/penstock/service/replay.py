@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -75,15 +75,23 @@ class LetterPlan:
         return {"letters": self.letters, "partitions": [count._asdict() for count in self.counts]}
 
 
-def plan_letters(store: Store, which: Which, files: Sequence[Path], edit: Edit | None = None) -> LetterPlan:
-    """Refuses what cannot be replayed; nothing is changed."""
+def plan_letters(
+    store: Store,
+    which: Which,
+    files: Sequence[Path],
+    edit: Edit | None = None,
+    *,
+    running: Mapping[str, PipelineSpec] | None = None,
+) -> LetterPlan:
+    """Refuses what cannot be replayed; nothing is changed. `running` are specs at hand, which are as they run now."""
     if edit is not None and (isinstance(which, DeadLetterFilter) or len(set(which)) != 1):
         raise ConfigError("an edited value is for one letter", hint="give its id, and no other")
     if isinstance(which, DeadLetterFilter):
         which = replace(which, until=which.until or SYSTEM.now_ms() + _LATECOMERS)
     counts = store.dead_letters.claimable(which)
     names = sorted({count.pipeline for count in counts})
-    specs = {name: current_spec(name, files, store) for name in names}
+    at_hand = running or {}
+    specs = {name: at_hand.get(name) or current_spec(name, files, store) for name in names}
     return LetterPlan(counts, specs, dict(_by_pipeline(store, which, names)))
 
 

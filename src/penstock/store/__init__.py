@@ -4,6 +4,7 @@ from penstock.store.dead_letters import DeadLetters
 from penstock.store.desired import Desired, DesiredRow, DesiredStates
 from penstock.store.errors import StoreAddressError, StoreError, StoreMissing, StoreTooNew, StoreUnavailable
 from penstock.store.instances import InstanceRow, Instances
+from penstock.store.letters.facets import ErrorGroup, Facets
 from penstock.store.letters.model import (
     ClaimedLetter,
     DeadLetterCursor,
@@ -33,6 +34,8 @@ __all__ = [
     "Desired",
     "DesiredRow",
     "DesiredStates",
+    "ErrorGroup",
+    "Facets",
     "HistoryRow",
     "InstanceRow",
     "Instances",

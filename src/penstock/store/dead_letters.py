@@ -9,7 +9,9 @@ from typing import Final
 from penstock.core.dead_letter import DeadLetter
 from penstock.store.database import Database
 from penstock.store.letters import rows
+from penstock.store.letters.facets import Facets, facets
 from penstock.store.letters.importing import Importing
+from penstock.store.letters.model import DeadLetterFilter
 from penstock.store.letters.payloads import PayloadFiles
 
 INLINE_BYTES: Final = 1_000_000
@@ -22,6 +24,10 @@ class DeadLetters(Importing):
 
     def __init__(self, database: Database, inline_bytes: int = INLINE_BYTES) -> None:
         super().__init__(database, PayloadFiles(_folder(database), inline_bytes))
+
+    def facets(self, which: DeadLetterFilter | None = None) -> Facets:
+        """How many of the newest letters there are of each kind, and which errors they share."""
+        return facets(self._database, which or DeadLetterFilter())
 
     def record(self, letters: Sequence[DeadLetter], by: str | None = None) -> None:
         """Make failures durable, in one transaction; a letter that exists is updated and its history goes on. `by` is

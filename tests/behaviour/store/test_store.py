@@ -16,6 +16,7 @@ from penstock.store import Store, StoreAddressError, StoreError, StoreMissing, S
 from tests.behaviour.store.claims import ClaimsBehaviour
 from tests.behaviour.store.dead_letters import DeadLettersBehaviour
 from tests.behaviour.store.desired import DesiredBehaviour
+from tests.behaviour.store.facets import FacetsBehaviour
 from tests.behaviour.store.instances import InstancesBehaviour, PartitionsBehaviour
 from tests.behaviour.store.keeping import KeepingBehaviour, LocalPayloadsBehaviour
 from tests.behaviour.store.letters import letter
@@ -31,6 +32,7 @@ from tests.support.postgres import PostgresServer
 class StoreBehaviour(
     OpeningBehaviour,
     DeadLettersBehaviour,
+    FacetsBehaviour,
     ClaimsBehaviour,
     KeepingBehaviour,
     PipelinesBehaviour,
