@@ -91,7 +91,7 @@ def _files(paths: Sequence[Path | str], loaded: Loaded) -> Iterator[Path | str]:
             yield path
             continue
         try:
-            inside = sorted(entry for entry in path.iterdir() if entry.is_file() and _is_pipeline_file(entry.name))
+            inside = sorted(entry for entry in path.iterdir() if entry.is_file() and is_pipeline_file(entry.name))
         except OSError as error:
             loaded.problems.append(Problem(file=str(path), message=f"cannot be read: {error.strerror}"))
             continue
@@ -102,7 +102,8 @@ def _files(paths: Sequence[Path | str], loaded: Loaded) -> Iterator[Path | str]:
         yield from (entry for suffix in _IN_FOLDERS for entry in inside if entry.suffix == suffix)
 
 
-def _is_pipeline_file(name: str) -> bool:
+def is_pipeline_file(name: str) -> bool:
+    """Whether a file of this name is loaded when its folder is given."""
     if name.startswith(".") or name in _NOT_PIPELINES or name.endswith(_TEST_CASES):
         return False
     return name.endswith(_IN_FOLDERS)

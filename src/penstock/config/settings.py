@@ -96,7 +96,8 @@ class EngineSettings(Model):
     stop_timeout: Duration = 30.0
     """A stop takes no longer than this."""
     reload: Duration = 30.0
-    """WhereHows jobs are looked at again after this time, and those that have changed are restarted; 0: never."""
+    """Pipeline files are watched, and pipelines that have changed are restarted; WhereHows jobs in a database are
+    looked at again after this time. 0: neither."""
     worker_memory: Size | None = Field(default=None, ge=256_000_000)
     """Memory that a worker process may take, on local masters; an event that wants more fails. Default: a
     quarter of the machine's."""

@@ -46,6 +46,8 @@ class Flow(Ending):
         self._scrub: Callable[[str], str] = Scrubber(spec.secrets).scrub
         self.state: State = "starting"
         self.reason: str | None = None
+        self.stale: str | None = None
+        """Why a newer version of its file is not used."""
         self.membership = _kind(spec)(spec, blueprint.client, around, self)
         self.settling = Settling(blueprint, around.store)
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | Loss | None] = queue.SimpleQueue()
@@ -120,6 +122,12 @@ class Flow(Ending):
         return (
             self.state == "failed" or self._finished or self.wanted.paused or self.wanted.state in ("stopped", "failed")
         )
+
+    @property
+    def said(self) -> str | None:
+        """The reason of its state, and what else a person should know."""
+        stale = f"it goes on as it was, for its file cannot be used: {self.stale}" if self.stale else None
+        return "; ".join(text for text in (self.reason, stale) if text) or None
 
     def partitions(self) -> list[PartitionStatus]:
         return self.membership.partitions(self.around.instance)

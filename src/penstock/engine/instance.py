@@ -93,7 +93,19 @@ class Instance:
         )
 
     def add(self, spec: PipelineSpec) -> Flow:
-        """Take a pipeline in; it starts with the instance, or at once."""
+        """Take a pipeline in, in place of the one of its name; it starts with the instance, or at once.
+
+        One that cannot be made raises, and leaves the one of its name alone.
+        """
+        flow = self._flow(spec)
+        if any(other.name == spec.name for other in self.flows):
+            self.remove(spec.name)
+        self.flows.append(flow)
+        if self._started:
+            flow.start()
+        return flow
+
+    def _flow(self, spec: PipelineSpec) -> Flow:
         client = KafkaClientConfig.of(spec.source.config.connection)
         for warning in client.warnings:
             log.warning(warning, pipeline=spec.name)
@@ -120,11 +132,7 @@ class Instance:
             digest = hashlib.sha256(spec.name.encode()).hexdigest()[:16]
             blueprint = replace(blueprint, deaths=self.spark.journal(f"deaths-{digest}"))
         pinned = spec.source.is_foreign or not parallel_safe(spec)
-        flow = Flow(spec, blueprint, around, pinned=pinned)
-        self.flows.append(flow)
-        if self._started:
-            flow.start()
-        return flow
+        return Flow(spec, blueprint, around, pinned=pinned)
 
     def _cluster(self, client: KafkaClientConfig) -> ClusterView:
         if client.identity not in self._clusters:
@@ -179,7 +187,7 @@ class Instance:
                 PipelineView(
                     name=flow.name,
                     state=flow.state,
-                    reason=flow.reason,
+                    reason=flow.said,
                     events=done.events,
                     acted=done.acted,
                     filtered=done.filtered,

@@ -53,6 +53,8 @@ class Publisher(threading.Thread):
         )
         self._published, self._store, self._metrics = published, published.store, published.metrics
         self._last: dict[str, object] = {}
+        self._said: set[str] = set()
+        """Pipelines of which the store has a word of this instance."""
         self._times = Timetable()
         self._janitor = Janitor(published.store, published.settings.dead_letters)
         self._done = threading.Event()
@@ -101,6 +103,12 @@ class Publisher(threading.Thread):
     def _states(self) -> None:
         rows = [*self._published.invalid, *map(self._state, list(self._published.flows))]
         self._store.pipelines.put_states([row for row in rows if self._changed(f"state {row.pipeline}", row)])
+        names = {row.pipeline for row in rows}
+        if gone := self._said - names:
+            self._store.pipelines.forget_states(self._row.id, sorted(gone))
+            self._store.partitions.put_all(self._row.id, {name: [] for name in gone})
+            self._last = {key: value for key, value in self._last.items() if key.partition(" ")[2] not in gone}
+        self._said = names
 
     def _specs(self) -> None:
         """What each pipeline runs by, for commands that are given no file."""
@@ -114,7 +122,7 @@ class Publisher(threading.Thread):
             pipeline=flow.name,
             instance=self._row.id,
             state=flow.state,
-            reason=flow.reason,
+            reason=flow.said,
             events=done.events,
             failures=done.failed,
             acted=done.acted,

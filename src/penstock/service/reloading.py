@@ -1,36 +1,56 @@
-"""Looks again, now and then, at jobs that another system manages, and restarts those that have changed."""
+"""Watches the files that pipelines come from, and restarts those that have changed; jobs that another system manages
+are looked at again now and then."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import structlog
+from watchfiles import Change, watch
 
 from penstock.config.dialects.wherehows_job import JobDocument
-from penstock.config.loading import Loaded
+from penstock.config.loading import Loaded, is_pipeline_file
+from penstock.config.remote import is_url
 from penstock.config.spec import PipelineSpec
 
 log = structlog.get_logger("penstock.reload")
+
+_QUIET_MS = 200
+"""A change is looked at when nothing more has changed for so long: an editor or a checkout writes several times."""
+_BURST_MS = 2_000
+"""The same at most: a folder in which something is written all the time is looked at, too."""
+_MOUNTED = "..data"
+"""The link that Kubernetes puts in place of another when it changes the files of a ConfigMap."""
 
 
 class Runner(Protocol):
     """What takes pipelines in and lets them go."""
 
     def take(self, spec: PipelineSpec, loaded: Loaded) -> None:
-        """Start it."""
+        """Start it, in place of the one of its name; one that cannot be made leaves that one running."""
 
     def drop(self, name: str) -> None:
         """Finish what is under way, and leave the group."""
 
-    def tell(self, loaded: Loaded) -> None:
-        """Show what cannot be used."""
+    def tell(self, loaded: Loaded, stale: Mapping[str, str]) -> None:
+        """Show what cannot be used; `stale` says so of pipelines that go on as they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A pipeline as it was last taken in."""
+
+    version: str
+    file: str
+    is_job: bool
 
 
 class Reloader(threading.Thread):
-    """Only WhereHows jobs: their files and rows are changed by people who cannot restart an instance."""
+    """Compares what the files say with what runs."""
 
     def __init__(
         self,
@@ -42,19 +62,44 @@ class Reloader(threading.Thread):
     ) -> None:
         super().__init__(name="reload", daemon=True)
         self._paths = paths
+        self._watched = Watched(paths)
         self._runner = runner
         self._load = load
         self._every = every
-        self._versions = _versions(loaded)
+        self._has_jobs = loaded.has_jobs
+        self._known = _known(loaded)
         self._told = set(map(str, loaded.problems))
         self._over = threading.Event()
 
     def run(self) -> None:
-        while not self._over.wait(self._every):
+        for changed in self._occasions():
+            if not (changed or self._has_jobs):
+                continue
             try:
                 self.look()
             except Exception:
-                log.exception("jobs could not be looked at again; what runs goes on")
+                log.exception("pipelines could not be looked at again; what runs goes on")
+
+    def _occasions(self) -> Iterator[bool]:
+        """True: something has changed in the files. False: some time has passed."""
+        try:
+            for changes in watch(
+                *self._watched.folders,
+                watch_filter=self._watched.concerns,
+                debounce=_BURST_MS,
+                step=_QUIET_MS,
+                stop_event=self._over,
+                rust_timeout=int(self._every * 1000),
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                recursive=False,
+            ):
+                yield bool(changes)
+        except (OSError, RuntimeError) as error:
+            # The folder is gone, or the system watches no more files: slower, but as sure.
+            log.warning("files cannot be watched; they are looked at now and then", reason=str(error))
+            while not self._over.wait(self._every):
+                yield True
 
     def stop(self, timeout: float) -> None:
         """No pipeline is begun or ended afterwards, unless that takes longer than the timeout."""
@@ -65,34 +110,68 @@ class Reloader(threading.Thread):
     def look(self) -> None:
         """Compare once."""
         fresh = self._load(self._paths)
-        self._tell(fresh)
-        versions = _versions(fresh)
-        by_name = {spec.name: spec for spec in fresh.specs}
-        for name, version in versions.items():
-            before = self._versions.get(name)
-            if before == version or self._over.is_set():
-                continue
-            if before is not None:
+        self._has_jobs = fresh.has_jobs
+        found = _known(fresh)
+        gone = [name for name in self._known if name not in found]
+        kept = {name: why for name in gone if (why := _why_kept(self._known[name], fresh))}
+        self._tell(fresh, kept)
+        for name in gone:
+            if name not in kept and not self._over.is_set():
                 self._runner.drop(name)
-            self._runner.take(by_name[name], fresh)
-            self._versions[name] = version
-            log.info("job has changed and was restarted" if before else "job is new and was started", pipeline=name)
-        if fresh.problems:
-            return  # a job that is not there now may just not have been readable
-        for name in self._versions.keys() - versions.keys():
-            self._runner.drop(name)
-            del self._versions[name]
-            log.info("job is gone and was stopped", pipeline=name)
+                self._say(self._known.pop(name), "is gone and was stopped", name)
+        for spec in fresh.specs:
+            self._compare(spec, found[spec.name], fresh)
 
-    def _tell(self, fresh: Loaded) -> None:
+    def _compare(self, spec: PipelineSpec, now: _Known, fresh: Loaded) -> None:
+        before = self._known.get(spec.name)
+        if (before is not None and before.version == now.version) or self._over.is_set():
+            return
+        self._runner.take(spec, fresh)
+        self._known[spec.name] = now
+        self._say(now, "has changed and was restarted" if before else "is new and was started", spec.name)
+
+    @staticmethod
+    def _say(known: _Known, what: str, name: str) -> None:
+        log.info("%s %s", "job" if known.is_job else "pipeline", what, pipeline=name)
+
+    def _tell(self, fresh: Loaded, stale: Mapping[str, str]) -> None:
         problems = {str(problem): problem for problem in fresh.problems}
         if problems.keys() == self._told:
             return
-        self._runner.tell(fresh)
+        self._runner.tell(fresh, stale)
         for text in problems.keys() - self._told:
             log.error(text)
         self._told = set(problems)
 
 
-def _versions(loaded: Loaded) -> dict[str, str]:
-    return {spec.name: spec.version for spec in loaded.specs if isinstance(loaded.documents[spec.name], JobDocument)}
+class Watched:
+    """The folders to watch, and which changes in them matter. Files are replaced more often than written to, so that
+    watching one means watching its folder."""
+
+    def __init__(self, paths: Sequence[Path | str]) -> None:
+        local = [Path(path).absolute() for path in paths if not (isinstance(path, str) and is_url(path))]
+        self._whole = {path for path in local if path.is_dir()}
+        self._files = {path for path in local if path not in self._whole}
+        self.folders = sorted(self._whole | {path.parent for path in self._files})
+
+    def concerns(self, _change: Change, name: str) -> bool:
+        """Whether a change of this path may change a pipeline."""
+        path = Path(name)
+        if path in self._files or path.name == _MOUNTED:
+            return True
+        return path.parent in self._whole and is_pipeline_file(path.name)
+
+
+def _known(loaded: Loaded) -> dict[str, _Known]:
+    documents = loaded.documents
+    return {
+        spec.name: _Known(spec.version, documents[spec.name].file, isinstance(documents[spec.name], JobDocument))
+        for spec in loaded.specs
+    }
+
+
+def _why_kept(known: _Known, fresh: Loaded) -> str | None:
+    """Why a pipeline that is no longer there goes on: its file cannot be used as it is now. None: it is gone."""
+    if known.is_job and fresh.problems:
+        return str(fresh.problems[0])  # its row may just not have been readable
+    return "; ".join(str(problem) for problem in fresh.problems if problem.file == known.file) or None

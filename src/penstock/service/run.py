@@ -13,24 +13,21 @@ from typing import Any, Self
 import structlog
 
 from penstock import __version__
-from penstock.config.loading import Loaded
 from penstock.config.problems import InvalidConfigError
 from penstock.config.settings import Settings
-from penstock.config.spec import PipelineSpec
-from penstock.core.errors import ConfigError, PenstockError, Unavailable
+from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
 from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark, SparkDied
-from penstock.service.client_checks import client_problem
 from penstock.service.logs import configure_logs
 from penstock.service.opening import opened_for_writing
 from penstock.service.reloading import Reloader
 from penstock.service.statistics import statistics
+from penstock.service.taking import Taking
 from penstock.service.validation import load_checked
 from penstock.service.warm_up import begin_spark
-from penstock.store import StateRow
 
 log = structlog.get_logger("penstock.run")
 
@@ -134,18 +131,18 @@ def run_instance(
             version=__version__,
             http_address=http_address,
         )
-        runner = _Runner(instance, settings, secrets)
-        runner.tell(loaded)
-        reloader = Reloader(paths, loaded, runner, load_checked, settings.engine.reload)
+        taking = Taking(instance, settings, secrets)
+        taking.tell(loaded, {})
+        reloader = Reloader(paths, loaded, taking, load_checked, settings.engine.reload)
         try:
             for spec in list(loaded.specs):
-                _add(instance, spec, loaded)
+                taking.take(spec, loaded)
             instance.start()
             asked.listen()
             _say_what_does_not_run(instance)
             if on_ready:
                 on_ready(instance)
-            if loaded.has_jobs and settings.engine.reload and not until_caught_up:
+            if settings.engine.reload and not (until_caught_up or until_over):
                 reloader.start()
             stops = [asked.asked, *([stop] if stop else [])]
             _wait(instance, stops, patience if until_caught_up else None, until_over=until_over)
@@ -160,47 +157,6 @@ def run_instance(
             asked=any(stop.is_set() for stop in stops),
             clean=instance.stopped_cleanly,
             statistics={flow.name: statistics(flow) for flow in instance.flows},
-        )
-
-
-class _Runner:
-    """Takes jobs in and lets them go while the instance runs."""
-
-    def __init__(self, instance: Instance, settings: Settings, secrets: frozenset[str]) -> None:
-        self._instance = instance
-        self._settings = settings
-        self._secrets = secrets
-
-    def take(self, spec: PipelineSpec, loaded: Loaded) -> None:
-        self._secrets |= spec.secrets
-        configure_logs(**self._settings.log.model_dump(), secrets=self._secrets)
-        _add(self._instance, spec, loaded)
-
-    def drop(self, name: str) -> None:
-        self._instance.remove(name)
-
-    def tell(self, loaded: Loaded) -> None:
-        names = {spec.name for spec in loaded.specs}
-        refused = [
-            row for row in self._instance.invalid if row.pipeline in names
-        ]  # by `_add`, which is not asked again
-        self._instance.invalid[:] = refused + [
-            StateRow(pipeline=_called(problem), instance=self._instance.id, state="invalid", reason=str(problem))
-            for problem in loaded.problems
-        ]
-
-
-def _add(instance: Instance, spec: PipelineSpec, loaded: Loaded) -> None:
-    """A connection that cannot be used on this machine (a key that is not there, for instance) stops only its own
-    pipeline."""
-    try:
-        instance.add(spec)
-    except PenstockError as error:
-        problem = client_problem(loaded, spec, error)
-        log.error(str(problem))
-        loaded.problems.append(problem)
-        instance.invalid.append(
-            StateRow(pipeline=spec.name, instance=instance.id, state="invalid", reason=str(problem))
         )
 
 
@@ -269,7 +225,3 @@ def _how_far(flow: Flow) -> tuple[int, int]:
 
 def _why(flow: Flow) -> str:
     return f" ({flow.reason})" if flow.reason else ""
-
-
-def _called(problem: Any) -> str:
-    return str(getattr(problem, "pipeline", None) or problem.file)

@@ -114,6 +114,12 @@ class Pipelines:
         with self._database.write() as connection:
             connection.execute(sa.delete(pipeline_states).where(pipeline_states.c.instance == instance))
 
+    def forget_states(self, instance: str, names: Sequence[str]) -> None:
+        """Drop what the instance said of pipelines that it has no more."""
+        c = pipeline_states.c
+        with self._database.write() as connection:
+            connection.execute(sa.delete(pipeline_states).where(c.instance == instance, c.pipeline.in_(names)))
+
     def save_spec(self, pipeline: str, version: str, spec: str) -> None:
         """Keep a spec, its secrets masked, as the one last put to use."""
         with self._database.write() as connection:

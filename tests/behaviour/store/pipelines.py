@@ -35,6 +35,15 @@ class PipelinesBehaviour:
         store.pipelines.forget_instance("one")
         assert [state.instance for state in store.pipelines.states()] == ["two"]
 
+    def test_a_pipeline_that_an_instance_has_no_more_is_forgotten(self, store: Store) -> None:
+        for instance in ("one", "two"):
+            store.pipelines.put_states(
+                [StateRow(pipeline=name, instance=instance, state="idle") for name in ("a", "b", "c")]
+            )
+        store.pipelines.forget_states("one", ["a", "b", "never"])
+        kept = [(state.instance, state.pipeline) for state in store.pipelines.states()]
+        assert sorted(kept) == [("one", "c"), ("two", "a"), ("two", "b"), ("two", "c")]
+
     def test_no_states_at_all_are_fine(self, store: Store) -> None:
         store.pipelines.put_states([])
         assert store.pipelines.states() == []

@@ -1,14 +1,17 @@
-"""Jobs of another system are looked at again: only those that have changed are restarted."""
+"""Files and jobs are looked at again: only what has changed is restarted, and what cannot be used changes nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from watchfiles import Change
 
 from penstock.config.loading import Loaded, load
 from penstock.config.spec import PipelineSpec
-from penstock.service.reloading import Reloader
+from penstock.service.reloading import Reloader, Watched
+from tests.support.waiting import until
 
 NATIVE = "name: native\nsource: {config: {topics: [a]}}\naction: {type: hello_world}\n"
 ENVIRON = {"WHZ_DB_URL": "sqlite:////nowhere.db"}
@@ -27,6 +30,7 @@ class Noted:
     def __init__(self) -> None:
         self.done: list[str] = []
         self.told = 0
+        self.stale: Mapping[str, str] = {}
 
     def take(self, spec: PipelineSpec, loaded: Loaded) -> None:
         self.done.append(f"take {spec.name} {spec.source.config.topics}")
@@ -34,8 +38,8 @@ class Noted:
     def drop(self, name: str) -> None:
         self.done.append(f"drop {name}")
 
-    def tell(self, loaded: Loaded) -> None:
-        self.told = len(loaded.problems)
+    def tell(self, loaded: Loaded, stale: Mapping[str, str]) -> None:
+        self.told, self.stale = len(loaded.problems), stale
 
     def since(self) -> list[str]:
         done, self.done = self.done, []
@@ -54,26 +58,43 @@ def loaded(paths: object) -> Loaded:
     return load([paths] if isinstance(paths, Path) else list(paths), dict(ENVIRON))  # type: ignore[call-overload]
 
 
-def test_only_what_has_changed_is_restarted(folder: Path) -> None:
-    noted = Noted()
-    reloader = Reloader([folder], loaded(folder), noted, loaded, 60.0)
+@pytest.fixture
+def noted() -> Noted:
+    return Noted()
+
+
+@pytest.fixture
+def reloader(folder: Path, noted: Noted) -> Iterator[Reloader]:
+    made = Reloader([folder], loaded(folder), noted, loaded, 3600.0)
+    yield made
+    made.stop(30.0)
+    assert not made.is_alive()
+
+
+def test_only_what_has_changed_is_restarted(folder: Path, noted: Noted, reloader: Reloader) -> None:
     reloader.look()
     assert noted.since() == []
     (folder / "one.job").write_text(job("one", "B"))
     (folder / "native.yaml").write_text(NATIVE.replace("[a]", "[b]"))
     (folder / "three.job").write_text(job("three"))
     reloader.look()
-    assert noted.since() == ["drop one", "take one ['B']", "take three ['A']"]
+    assert sorted(noted.since()) == ["take native ['b']", "take one ['B']", "take three ['A']"]
     reloader.look()
     assert noted.since() == []
     (folder / "two.job").unlink()
+    (folder / "native.yaml").unlink()
     reloader.look()
-    assert noted.since() == ["drop two"]
+    assert sorted(noted.since()) == ["drop native", "drop two"]
 
 
-def test_a_job_that_cannot_be_read_goes_on_as_it_was(folder: Path) -> None:
-    noted = Noted()
-    reloader = Reloader([folder], loaded(folder), noted, loaded, 60.0)
+def test_a_comment_or_another_order_of_keys_restarts_nothing(folder: Path, noted: Noted, reloader: Reloader) -> None:
+    lines = NATIVE.splitlines(keepends=True)
+    (folder / "native.yaml").write_text("# as before\n" + "".join(reversed(lines)))
+    reloader.look()
+    assert noted.since() == []
+
+
+def test_a_job_that_cannot_be_read_goes_on_as_it_was(folder: Path, noted: Noted, reloader: Reloader) -> None:
     (folder / "one.job").write_text(job("one").replace("group.id", "gruppe.id"))
     (folder / "two.job").unlink()
     reloader.look()
@@ -83,12 +104,96 @@ def test_a_job_that_cannot_be_read_goes_on_as_it_was(folder: Path) -> None:
     assert (noted.since(), noted.told) == (["drop two"], 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (NATIVE.replace("hello_world", "[unclosed"), "native.yaml:3"),
+        (NATIVE.replace("action:", "acton:"), "did you mean 'action'?"),
+        ("- a\n- list\n", "a map with name"),
+    ],
+)
+def test_a_file_that_cannot_be_used_leaves_its_pipeline_running(
+    text: str, said: str, folder: Path, noted: Noted, reloader: Reloader
+) -> None:
+    (folder / "native.yaml").write_text(text)
+    (folder / "other.yaml").write_text(NATIVE.replace("native", "other"))
+    reloader.look()
+    assert noted.since() == ["take other ['a']"]
+    assert noted.told >= 1
+    assert said in noted.stale["native"]
+    (folder / "other.yaml").unlink()
+    reloader.look()
+    assert noted.since() == ["drop other"]
+    (folder / "native.yaml").write_text(NATIVE.replace("[a]", "[c]"))
+    reloader.look()
+    assert (noted.since(), noted.told, noted.stale) == (["take native ['c']"], 0, {})
+
+
+def test_one_of_two_documents_may_be_bad(folder: Path, noted: Noted, reloader: Reloader) -> None:
+    second = NATIVE.replace("native", "second")
+    (folder / "native.yaml").write_text(f"{NATIVE}---\n{second}")
+    reloader.look()
+    assert noted.since() == ["take second ['a']"]
+    (folder / "native.yaml").write_text(f"{NATIVE.replace('[a]', '[b]')}---\n{second.replace('topics', 'topcs')}")
+    reloader.look()
+    assert noted.since() == ["take native ['b']"]
+    assert list(noted.stale) == ["second"]
+
+
+def test_it_sees_changes_by_itself(folder: Path, noted: Noted, reloader: Reloader) -> None:
+    reloader.start()
+    # Until it watches, a change may pass unseen: the file is replaced, as editors do, until it is seen.
+    turn = iter(range(1000))
+
+    def changed() -> list[str]:
+        fresh = folder / ".fresh"
+        fresh.write_text(NATIVE.replace("[a]", f"[b{next(turn)}]"))
+        fresh.rename(folder / "native.yaml")
+        return noted.done
+
+    until(changed, 30, "nothing was taken", every_s=1.0)
+    assert all(done.startswith("take native") for done in noted.since())
+
+
+def test_a_folder_that_cannot_be_watched_is_looked_at(folder: Path, noted: Noted) -> None:
+    paths = [folder / "sub" / "late.yaml"]
+    reloader = Reloader(paths, Loaded(), noted, loaded, 0.05)
+    reloader.start()
+    try:
+        until(lambda: noted.told == 1, 10, "no look")
+        paths[0].parent.mkdir()
+        paths[0].write_text(NATIVE)
+        until(lambda: noted.done == ["take native ['a']"], 10, lambda: noted.done)
+    finally:
+        reloader.stop(10.0)
+
+
 def test_it_ends_at_once(folder: Path) -> None:
     reloader = Reloader([folder], loaded(folder), Noted(), loaded, 3600.0)
     reloader.stop(1.0)
     reloader.start()
     reloader.stop(30.0)
     assert not reloader.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("name", "matters"),
+    [
+        ("folder/orders.yaml", True),
+        ("folder/..data", True),
+        ("folder/out.jsonl", False),
+        ("folder/penstock.yaml", False),
+        ("folder/orders.test.yaml", False),
+        ("folder/.orders.yaml.swp", False),
+        ("alone.yaml", True),
+        ("other.yaml", False),
+    ],
+)
+def test_only_pipeline_files_matter(name: str, matters: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
+    (tmp_path / "folder").mkdir()
+    watched = Watched([tmp_path / "folder", tmp_path / "alone.yaml", "https://example.org/pipeline.yaml"])
+    assert watched.folders == [tmp_path, tmp_path / "folder"]
+    assert watched.concerns(Change.modified, str(tmp_path / name)) is matters
 
 
 def test_only_files_of_jobs_are_another_systems(folder: Path) -> None:

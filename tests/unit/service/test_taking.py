@@ -1,0 +1,116 @@
+"""What cannot be used is shown, at the pipeline that goes on without it where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.config.loading import Loaded, load
+from penstock.config.settings import Settings
+from penstock.config.spec import PipelineSpec
+from penstock.core.errors import ConfigError
+from penstock.service import taking
+from penstock.service.taking import Taking
+from penstock.store import StateRow
+
+TEXT = "name: {name}\nsource: {{config: {{topics: [a]}}}}\naction: {{type: hello_world}}\n"
+
+
+@dataclass
+class FakeFlow:
+    spec: PipelineSpec
+    stale: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+@dataclass
+class FakeInstance:
+    """Refuses what it is told to."""
+
+    id: str = "here"
+    flows: list[FakeFlow] = field(default_factory=list)
+    invalid: list[StateRow] = field(default_factory=list)
+    refuses: set[str] = field(default_factory=set)
+
+    def add(self, spec: PipelineSpec) -> FakeFlow:
+        if spec.name in self.refuses:
+            raise ConfigError("the key is not there")
+        self.remove(spec.name)
+        self.flows.append(FakeFlow(spec))
+        return self.flows[-1]
+
+    def remove(self, name: str) -> None:
+        self.flows = [flow for flow in self.flows if flow.name != name]
+
+    @property
+    def shown(self) -> dict[str, str | None]:
+        return {row.pipeline: row.reason for row in self.invalid}
+
+
+@pytest.fixture
+def instance() -> FakeInstance:
+    return FakeInstance()
+
+
+@pytest.fixture
+def taker(instance: FakeInstance, monkeypatch: pytest.MonkeyPatch) -> Taking:
+    monkeypatch.setattr(taking, "configure_logs", lambda **_: None)
+    made: Any = instance
+    return Taking(made, Settings(), frozenset())
+
+
+def read(folder: Path, **names: str) -> Loaded:
+    for name, text in names.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return load([folder], {})
+
+
+def test_a_bad_file_is_shown_by_its_name(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
+    loaded = read(tmp_path, good=TEXT.format(name="good"), bad="name: bad\nsauce: {}\n")
+    taker.tell(loaded, {})
+    for spec in loaded.specs:
+        taker.take(spec, loaded)
+    assert [flow.name for flow in instance.flows] == ["good"]
+    [(name, reason)] = instance.shown.items()
+    assert name.endswith("bad.yaml")
+    assert "sauce" in str(reason)
+    assert "action" in str(reason), "all that is wrong with the file"
+
+
+def test_a_running_pipeline_says_that_its_file_is_bad(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
+    loaded = read(tmp_path, good=TEXT.format(name="good"))
+    taker.take(loaded.specs[0], loaded)
+    again = read(tmp_path, good="name: good\nsauce: {}\n")
+    taker.tell(again, {"good": "; ".join(map(str, again.problems))})
+    assert "sauce" in str(instance.flows[0].stale)
+    assert instance.shown == {}
+    taker.tell(read(tmp_path, good=TEXT.format(name="good")), {})
+    assert instance.flows[0].stale is None
+
+
+def test_one_that_cannot_be_made_leaves_the_old_one(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
+    loaded = read(tmp_path, good=TEXT.format(name="good"))
+    taker.take(loaded.specs[0], loaded)
+    instance.refuses = {"good", "new"}
+    again = read(tmp_path, good=TEXT.format(name="good"), new=TEXT.format(name="new"))
+    for spec in again.specs:
+        taker.take(spec, again)
+    assert [flow.name for flow in instance.flows] == ["good"]
+    assert "the key is not there" in str(instance.flows[0].stale)
+    assert list(instance.shown) == ["new"]
+    # A later look, at which nothing is wrong with the files, does not make it forgotten.
+    taker.tell(read(tmp_path), {})
+    assert "the key is not there" in str(instance.flows[0].stale)
+    instance.refuses = set()
+    for spec in again.specs:
+        taker.take(spec, Loaded())
+    assert [(flow.name, flow.stale) for flow in instance.flows] == [("good", None), ("new", None)]
+    assert instance.shown == {}
+    taker.drop("new")
+    assert [flow.name for flow in instance.flows] == ["good"]
