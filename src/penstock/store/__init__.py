@@ -1,5 +1,6 @@
-"""Penstock's own database: dead letters, states and history of pipelines, mirrored offsets, instances."""
+"""Penstock's own database: dead letters, states and history of pipelines, mirrored offsets, instances, people."""
 
+from penstock.store.audit import AuditFilter, AuditRow
 from penstock.store.dead_letters import DeadLetters
 from penstock.store.desired import Desired, DesiredRow, DesiredStates
 from penstock.store.errors import StoreAddressError, StoreError, StoreMissing, StoreTooNew, StoreUnavailable
@@ -18,12 +19,18 @@ from penstock.store.letters.model import (
     StoredDeadLetter,
     Which,
 )
+from penstock.store.logins import SessionRow, TokenRow
+from penstock.store.managed import ManagedRow, ManagedVersion
 from penstock.store.offsets import MirrorRow, Offsets
 from penstock.store.partitions import OwnedPartition, PartitionRow, Partitions
 from penstock.store.pipelines import HistoryRow, Pipelines, SpecRow, StateRow
 from penstock.store.store import Store
+from penstock.store.users import Changed, ProjectRow, Taken, UserRow
 
 __all__ = [
+    "AuditFilter",
+    "AuditRow",
+    "Changed",
     "ClaimedLetter",
     "DeadLetterCursor",
     "DeadLetterFilter",
@@ -42,12 +49,16 @@ __all__ = [
     "LetterCount",
     "LetterPlace",
     "LetterRefused",
+    "ManagedRow",
+    "ManagedVersion",
     "MirrorRow",
     "Offsets",
     "OwnedPartition",
     "PartitionRow",
     "Partitions",
     "Pipelines",
+    "ProjectRow",
+    "SessionRow",
     "SpecRow",
     "StateRow",
     "Store",
@@ -57,5 +68,8 @@ __all__ = [
     "StoreTooNew",
     "StoreUnavailable",
     "StoredDeadLetter",
+    "Taken",
+    "TokenRow",
+    "UserRow",
     "Which",
 ]

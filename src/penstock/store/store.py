@@ -7,13 +7,17 @@ from typing import Self
 import sqlalchemy as sa
 
 from penstock.store import schema
+from penstock.store.audit import AuditLog
 from penstock.store.database import Database
 from penstock.store.dead_letters import INLINE_BYTES, DeadLetters
 from penstock.store.desired import DesiredStates
 from penstock.store.instances import Instances
+from penstock.store.logins import Sessions, Tokens
+from penstock.store.managed import ManagedPipelines
 from penstock.store.offsets import Offsets
 from penstock.store.partitions import Partitions
 from penstock.store.pipelines import Pipelines
+from penstock.store.users import Users
 
 
 class Store:
@@ -31,6 +35,11 @@ class Store:
         self.offsets = Offsets(database)
         self.partitions = Partitions(database)
         self.instances = Instances(database)
+        self.users = Users(database)
+        self.sessions = Sessions(database)
+        self.tokens = Tokens(database)
+        self.audit = AuditLog(database)
+        self.managed = ManagedPipelines(database)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, inline_bytes: int = INLINE_BYTES) -> Store:

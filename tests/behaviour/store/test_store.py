@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from penstock.store import Store, StoreAddressError, StoreError, StoreMissing, StoreUnavailable, database, schema
+from tests.behaviour.store.access import AccessBehaviour
 from tests.behaviour.store.claims import ClaimsBehaviour
 from tests.behaviour.store.dead_letters import DeadLettersBehaviour
 from tests.behaviour.store.desired import DesiredBehaviour
@@ -42,6 +43,7 @@ class StoreBehaviour(
     InstancesBehaviour,
     SharingBehaviour,
     UpgradingBehaviour,
+    AccessBehaviour,
 ):
     """A backend gives `url`: the address of a store that does not exist yet."""
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from penstock.store import Store, schema
 from penstock.store.database import Database
@@ -48,6 +49,10 @@ class OldInstance:
 def _value(column: sa.Column[Any], number: int) -> object:
     if column.name in ("headers", "data"):
         return "{}"
+    if isinstance(column.type, sa.ARRAY):
+        return [number]
+    if isinstance(column.type, postgresql.TSVECTOR):
+        return f"text-{number}"
     kind = column.type.python_type
     values = {str: f"text-{number}", bytes: b"x", float: 1.0, bool: True, UUID: str(UUID(int=number))}
     return values.get(kind, number)
