@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,11 +14,12 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from penstock.config.documents import Document, read_documents
 from penstock.config.expansion import expand_document
+from penstock.config.http_settings import ApiSettings, HttpSettings, MaskingSettings, OidcSettings
 from penstock.config.model import Model, ProblemAt
 from penstock.config.problems import InvalidConfigError, Problem, did_you_mean, dotted
 from penstock.config.translation import problems_of
 from penstock.core.durations import Duration
-from penstock.core.secrets import find_secrets, masked
+from penstock.core.secrets import MASK, find_secrets, masked
 from penstock.core.sizes import Size
 
 _PREFIX = "PENSTOCK_"
@@ -53,33 +53,6 @@ class SparkSettings(Model):
                 raise ProblemAt([str(name)], "is no Spark property", hint="their names begin with spark.")
         spoken = {True: "true", False: "false"}
         return {name: spoken[value] if isinstance(value, bool) else str(value) for name, value in conf.items()}
-
-
-class HttpSettings(Model):
-    """The HTTP server of `penstock run`."""
-
-    enabled: bool = True
-    """False: no server."""
-    host: str = "127.0.0.1"
-    """Address to listen at; only loopback addresses, as long as there is no authentication."""
-    port: int = Field(default=8642, ge=0, le=65535)
-    """Port to listen at; 0 takes any free one. Where the default port is taken, the next free one is used."""
-
-    @field_validator("host")
-    @classmethod
-    def _loopback(cls, host: str) -> str:
-        try:
-            loopback = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-        except ValueError:
-            loopback = False
-        if not loopback:
-            raise ValueError(f"{host!r} is refused: without authentication only 127.0.0.1, ::1 or localhost is allowed")
-        return host
-
-    @property
-    def port_was_set(self) -> bool:
-        """Whether someone chose the port: then a taken one is an error."""
-        return "port" in self.model_fields_set
 
 
 class EngineSettings(Model):
@@ -154,6 +127,12 @@ class Settings(BaseSettings):
     """Spark."""
     http: HttpSettings = Field(default_factory=HttpSettings)
     """The HTTP server."""
+    oidc: OidcSettings = Field(default_factory=OidcSettings)
+    """The OpenID provider."""
+    api: ApiSettings = Field(default_factory=ApiSettings)
+    """The API."""
+    masking: MaskingSettings = Field(default_factory=MaskingSettings)
+    """What is not shown of events."""
     engine: EngineSettings = Field(default_factory=EngineSettings)
     """The engine."""
     dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
@@ -213,7 +192,8 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> frozenset[str]:
         """Secret values in the settings, for scrubbing."""
-        return frozenset(find_secrets(self.model_dump()))
+        password = self.oidc.client_secret
+        return frozenset(find_secrets(self.model_dump()) - {MASK}) | ({password.reveal()} if password else set())
 
     def shown(self) -> dict[str, Any]:
         """The settings as plain data with secrets masked."""
