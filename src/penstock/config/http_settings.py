@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from penstock.config.model import Model, ProblemAt
 from penstock.core.durations import Duration
@@ -25,13 +25,13 @@ class HttpSettings(Model):
     """False: no server."""
     console: bool = True
     """False: metrics and health only, no console and no API."""
+    auth: Auth = "off"
+    """Who is let in: `off` everybody on this machine, `local` users and tokens kept in the store, `oidc` also those
+    that an OpenID provider vouches for."""
     host: str = "127.0.0.1"
     """Address to listen at; only loopback addresses, unless `auth` is on."""
     port: int = Field(default=8642, ge=0, le=65535)
     """Port to listen at; 0 takes any free one. Where the default port is taken, the next free one is used."""
-    auth: Auth = "off"
-    """Who is let in: `off` everybody on this machine, `local` users and tokens kept in the store, `oidc` also those
-    that an OpenID provider vouches for."""
     names: list[str] = Field(default_factory=list)
     """Names by which browsers reach the server; requests for another name are refused. Absent: with `auth` on any name,
     otherwise those of this machine."""
@@ -56,11 +56,15 @@ class HttpSettings(Model):
     def _names(cls, names: Any) -> Any:
         return comma_list(names)
 
+    @field_validator("host")
+    @classmethod
+    def _lets_nobody_in_unasked(cls, host: str, info: ValidationInfo) -> str:
+        if info.data.get("auth") == "off" and not is_loopback(host):
+            raise ValueError(f"{host!r} is refused: without authentication only 127.0.0.1, ::1 or localhost is allowed")
+        return host
+
     @model_validator(mode="after")
-    def _lets_nobody_in_unasked(self) -> Self:
-        if self.auth == "off" and not is_loopback(self.host):
-            words = f"{self.host!r} is refused: without authentication only 127.0.0.1, ::1 or localhost is allowed"
-            raise ProblemAt(["host"], words, hint="set http.auth to local or oidc")
+    def _certificate_and_key(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_certificate"
             raise ProblemAt([missing], "required: a certificate and its key go together")
