@@ -80,6 +80,23 @@ def test_ready_names_the_pipeline_that_is_not(state: State, status: int) -> None
     body = answer.json()
     assert body["pipelines"][1] == {"pipeline": "other", "state": state, "ready": ready, "reason": "because"}
     assert ready or "other" in body["reason"]
+    assert body.get("reasons") == (None if ready else [f"other is {state}: because"])
+
+
+def test_what_all_pipelines_need_is_a_reason_too() -> None:
+    health = health_of([View("good", "running")], ["the store is away: no answer"])
+    assert health.as_dict() == {
+        "ready": False,
+        "reason": "the store is away: no answer",
+        "reasons": ["the store is away: no answer"],
+        "pipelines": [{"pipeline": "good", "state": "running", "ready": True}],
+    }
+
+
+def test_a_file_that_cannot_be_used_is_told_and_keeps_nothing_from_being_ready() -> None:
+    health = health_of([View("good", "running", "it goes on as it was, for its file cannot be used: line 3")])
+    assert health.ready
+    assert "line 3" in str(health.pipelines[0].reason)
 
 
 def test_default_port_taken_means_the_next_free_one(taken: int) -> None:

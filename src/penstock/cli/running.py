@@ -14,7 +14,7 @@ from penstock.config.settings import Settings
 from penstock.core.metrics import METRICS
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark
-from penstock.service.health import STARTING, Health, health_of
+from penstock.service.health import STARTING, Health, instance_health
 from penstock.service.logs import configure_logs
 from penstock.service.run import PATIENCE, RunSummary, run_instance
 
@@ -35,7 +35,7 @@ class Watch:
         self.instance: Instance | None = None
 
     def health(self) -> Health:
-        return STARTING if self.instance is None else health_of(self.instance.snapshot())
+        return STARTING if self.instance is None else instance_health(self.instance)
 
 
 def run_with_server(

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from penstock.core.latency import Latencies
+from penstock.core.latency import Latencies, Times
 from penstock.core.status import PipelineSummary, State
 from penstock.worker.protocol import Counts, StepCounts, UnitOutcome
 
@@ -44,6 +44,8 @@ class Books:
         self.counts = Counts()
         self.steps: list[StepCounts] = []
         """Of the filters and transforms, in their order."""
+        self.times: dict[str, Times] = {}
+        """How long an event took in each stage, by stage."""
         self.commits_refused = 0
         self.latencies = Latencies()
         self._recent: deque[tuple[float, int]] = deque()
@@ -55,6 +57,8 @@ class Books:
             self.steps += [StepCounts() for _ in outcome.steps[len(self.steps) :]]
             for step, more in zip(self.steps, outcome.steps, strict=False):
                 step.add(more)
+            for stage, times in outcome.times.items():
+                self.times.setdefault(stage, Times()).merge(times)
             self.latencies.merge(outcome.latencies)
             if outcome.counts.read:
                 self._recent.append((now, outcome.counts.read))

@@ -197,6 +197,7 @@ class Dispatcher(Placement):
                 lane.tainted = False
             if request.units:
                 self._metrics.window_seconds.observe(outcome.seconds)
+            self._metrics.add_registry_calls(outcome.registry_calls)
             flows = [(self._flows.get(unit.pipeline), unit) for unit in outcome.units if unit.status != "closed"]
             # A detached unit comes back with a later window; nobody waits for it.
             lane.returning -= {unit.pipeline for _, unit in flows if unit.status == "detached"}

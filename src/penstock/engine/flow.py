@@ -34,6 +34,8 @@ from penstock.worker.protocol import Blueprint, Partition, UnitOutcome
 log = structlog.get_logger("penstock.pipeline")
 
 SOURCE_ENDED = "its source has ended"
+BREAKER = "breaker"
+"""Who pauses and resumes, where no person does."""
 
 
 class Flow(Ending):
@@ -87,6 +89,7 @@ class Flow(Ending):
     # -- what the instance asks ------------------------------------------------------------
 
     def start(self) -> None:
+        self.around.metrics.set_group(self.name, self.spec.group)
         self.around.dispatcher.add(self)
         self._restarts = self.wanted.restarts
         self.started = True
@@ -104,6 +107,7 @@ class Flow(Ending):
         """Take what is wanted of this pipeline; the flow's thread carries it out."""
         if wanted != self.wanted:
             self.wanted = wanted
+            self.around.metrics.breaker_open.labels(self.name).set(wanted.state == "paused" and wanted.by == BREAKER)
             self._mail.put(None)
 
     @property
@@ -304,13 +308,14 @@ class Flow(Ending):
             if self._outage.failures:
                 self._outage.succeed()
             if self.wanted.trial and outcome.counts.acted:
-                self.around.control.resume(self.name, by="breaker", reason="the trial went well")
+                self.around.control.resume(self.name, by=BREAKER, reason="the trial went well")
         elif halt.kind == "throw":
             self._fail(f"{halt.code}: {halt.reason}", outcome)
         elif halt.kind == "breaker":
             after = self.spec.options.breaker.resume_after
             log.error("the breaker pauses the pipeline", pipeline=self.name, reason=halt.reason)
-            self.around.control.pause(self.name, by="breaker", reason=halt.reason, resume_after=after)
+            self.around.metrics.breaker_trips.labels(self.name).inc()
+            self.around.control.pause(self.name, by=BREAKER, reason=halt.reason, resume_after=after)
         elif halt.kind == "build":
             self._break(f"{halt.code}: {halt.reason}")
         elif halt.kind in ("outage", "error"):
@@ -326,6 +331,7 @@ class Flow(Ending):
 
     def _take_loss(self, loss: Loss) -> None:
         log.warning("a worker process died", pipeline=self.name, reason=loss.reason)
+        self.around.metrics.worker_deaths.labels(self.name).inc()
         if self.units.lose(loss):
             # Alone, and at no event: it dies while it is made. Not more often than an outage is looked at.
             self._outage.fail()

@@ -56,6 +56,8 @@ class Instance:
         self.settings = settings
         self.store = store
         self.metrics = metrics
+        metrics.info.labels(version).set(1)
+        store.database.observe = metrics.observe_store
         self.flows: list[Flow] = []
         self.invalid: list[StateRow] = []
         self.stopped_cleanly = True
@@ -201,6 +203,11 @@ class Instance:
                 )
             )
         return views
+
+    def troubles(self) -> list[str]:
+        """What is wrong with what all pipelines need."""
+        found = [f"the store is away: {self._publisher.trouble}"] if self._publisher.trouble else []
+        return [*found, "Spark's JVM has ended"] if self.spark.died else found
 
     def summary(self) -> dict[str, PipelineSummary]:
         return {flow.name: flow.books.summary() for flow in self.flows}

@@ -129,6 +129,8 @@ class Membership(Listener):
 
     def lost(self, partitions: list[Partition]) -> None:
         if partitions:
+            if self._member is not None:  # else it is we who have left
+                self._around.metrics.rebalances.labels(self.spec.name, "lost").inc()
             self._drop(partitions)
 
     def _drop(self, partitions: Iterable[Partition]) -> None:

@@ -52,6 +52,8 @@ class Publisher(threading.Thread):
             http_address=http_address,
         )
         self._published, self._store, self._metrics = published, published.store, published.metrics
+        self.trouble: str | None = None
+        """Why the store could not be written last time."""
         self._last: dict[str, object] = {}
         self._said: set[str] = set()
         """Pipelines of which the store has a word of this instance."""
@@ -92,7 +94,10 @@ class Publisher(threading.Thread):
         except Unavailable as error:
             self._metrics.store_errors.labels("publish").inc()
             self._last.clear()
+            self.trouble = str(error)
             log.warning("the store cannot be written", reason=str(error))
+        else:
+            self.trouble = None
 
     def _changed(self, key: str, value: object) -> bool:
         if self._last.get(key) == value:

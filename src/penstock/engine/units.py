@@ -84,6 +84,9 @@ class Units:
         """Of the store and of commits."""
         self._deaths: dict[Partition, tuple[Stage, str]] = {}
         self._has_cursor = has_cursor(owner.spec)
+        kinds = (("filters", owner.spec.filters), ("transform", owner.spec.transform))
+        self._steps = [f"{kind}[{place}]" for kind, steps in kinds for place in range(len(steps))]
+        """Names of the filters and transforms, in their order."""
 
     # -- under way -------------------------------------------------------------------------
 
@@ -128,7 +131,11 @@ class Units:
     def _count(self, outcome: UnitOutcome) -> None:
         c, metrics, name = outcome.counts, self._flow.around.metrics, self._flow.name
         filtered = c.filtered - c.unrouted
-        metrics.add_events(name, acted=c.acted, filtered=filtered, unrouted=c.unrouted, failed=c.failed)
+        metrics.add_events(name, read=c.read, acted=c.acted, filtered=filtered, unrouted=c.unrouted, failed=c.failed)
+        metrics.add_times(name, outcome.times, outcome.busy)
+        for step, done in zip(self._steps, outcome.steps, strict=False):
+            passed = done.processed - done.filtered - done.failed
+            metrics.add_step(name, step, passed=passed, dropped=done.filtered, failed=done.failed)
         metrics.add_early_filtered(name, c.early)
         metrics.add_retries(name, c.retried)
         if outcome.failures:
@@ -207,7 +214,7 @@ class Units:
                 self.trouble.fail()
                 flow.say("waiting", str(error))
             return
-        flow.around.metrics.commit_seconds.observe(time.monotonic() - began)
+        flow.around.metrics.commit_seconds.labels(flow.name).observe(time.monotonic() - began)
         if not self.unsettled:
             self.trouble.succeed()
         with flow.lock:

@@ -8,6 +8,7 @@ import http.client
 import json
 import random
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from penstock.config.wire import RegistryDialect
 from penstock.core.errors import ConfigError, PenstockError
+from penstock.kafka.calls import note_call
 from penstock.kafka.registry import (
     RegistrySchema,
     RegistryUnavailable,
@@ -94,11 +96,17 @@ class DialectRegistry:
         for step in range(len(self._bases)):
             at = (self._at + step) % len(self._bases)
             where = f"schema registry {without_user(self._bases[at])}: asking for {path}"
+            began = time.perf_counter()
             try:
                 answer = self._ask(self._bases[at] + path, where)
+            except UnknownSchema:
+                note_call("unknown", began)
+                raise
             except RegistryUnavailable as error:
+                note_call("error", began)
                 trouble = error
                 continue
+            note_call("ok", began)
             self._at = at
             return answer, where
         raise trouble or RegistryUnavailable("no schema registry is named")

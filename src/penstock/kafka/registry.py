@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from penstock.core.errors import ConfigError, PenstockError, Unavailable
+from penstock.kafka.calls import note_call
 
 
 class RegistryUnavailable(Unavailable):
@@ -109,7 +111,16 @@ class Registry:
             found[reference.name] = registered.schema.schema_str
 
     def _call(self, method: Any, *args: Any, doing: str) -> Any:
-        where = f"schema registry {self.shown}: {doing}"
+        began = time.perf_counter()
+        try:
+            answer = self._answer(method, args, f"schema registry {self.shown}: {doing}")
+        except PenstockError as error:
+            note_call("unknown" if isinstance(error, UnknownSchema) else "error", began)
+            raise
+        note_call("ok", began)
+        return answer
+
+    def _answer(self, method: Any, args: tuple[Any, ...], where: str) -> Any:
         try:
             return method(*args)
         except SchemaRegistryError as error:

@@ -1,8 +1,8 @@
-"""Whether an instance is ready, and which pipeline keeps it from being so."""
+"""Whether an instance is ready, and what keeps it from being so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,7 +37,9 @@ class Health:
 
     ready: bool
     reason: str | None = None
-    """Why the instance as a whole is not ready."""
+    """Why the instance as a whole is not ready, in short."""
+    reasons: list[str] = field(default_factory=list)
+    """Everything that keeps it from being ready, each in a sentence."""
     pipelines: list[PipelineHealth] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -45,17 +47,32 @@ class Health:
             {"pipeline": p.pipeline, "state": p.state, "ready": p.ready} | ({"reason": p.reason} if p.reason else {})
             for p in self.pipelines
         ]
-        return {"ready": self.ready} | ({"reason": self.reason} if self.reason else {}) | {"pipelines": pipelines}
+        why = ({"reason": self.reason} if self.reason else {}) | ({"reasons": self.reasons} if self.reasons else {})
+        return {"ready": self.ready} | why | {"pipelines": pipelines}
 
 
 STARTING = Health(ready=False, reason="starting")
 
 
-def health_of(views: Iterable[Observed]) -> Health:
-    """Ready when every pipeline works, waits for events, or rests because a person said so."""
+class Observable(Protocol):
+    """The part of an instance that health looks at."""
+
+    def snapshot(self) -> Sequence[Observed]: ...
+    def troubles(self) -> Sequence[str]: ...
+
+
+def instance_health(instance: Observable) -> Health:
+    """The health of a running instance."""
+    return health_of(instance.snapshot(), instance.troubles())
+
+
+def health_of(views: Iterable[Observed], troubles: Sequence[str] = ()) -> Health:
+    """Ready when every pipeline works, waits for events, or rests because a person said so; and when nothing is wrong
+    with what all pipelines need."""
     pipelines = [
         PipelineHealth(pipeline=v.name, state=v.state, reason=v.reason, ready=v.state in READY_STATES) for v in views
     ]
-    unready = [p.pipeline for p in pipelines if not p.ready]
-    reason = f"not ready: {', '.join(unready)}" if unready else None
-    return Health(ready=not unready, reason=reason, pipelines=pipelines)
+    unready = [p for p in pipelines if not p.ready]
+    reasons = [*troubles, *(f"{p.pipeline} is {p.state}{f': {p.reason}' if p.reason else ''}" for p in unready)]
+    short = [*troubles, *([f"not ready: {', '.join(p.pipeline for p in unready)}"] if unready else [])]
+    return Health(ready=not reasons, reason="; ".join(short) or None, reasons=reasons, pipelines=pipelines)

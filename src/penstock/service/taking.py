@@ -70,3 +70,4 @@ class Taking:
             StateRow(pipeline=name, instance=self._instance.id, state="invalid", reason=text)
             for name, text in shown.items()
         ]
+        self._instance.metrics.config_problems.set(len(shown) + len(why.keys() & running))

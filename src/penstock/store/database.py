@@ -6,7 +6,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +44,8 @@ class Database:
         self.is_sqlite: Final = engine.dialect.name == "sqlite"
         # SQLite lets one writer in and wakes the others by polling; a queue inside the process is fairer and faster.
         self._writer = threading.Lock() if self.is_sqlite else None
+        self.observe: Callable[[str, float], None] = lambda _operation, _seconds: None
+        """Told of every transaction that went well: `read` or `write`, and its seconds."""
 
     @classmethod
     def connect(cls, address: str, *, create: bool) -> Database:
@@ -57,15 +59,18 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A transaction that sees one state of the store."""
+        began = time.perf_counter()
         try:
             with self.engine.connect() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
             raise translated(error) from error
+        self.observe("read", time.perf_counter() - began)
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that is durable when the block has ended, and undone when the block raises."""
+        began = time.perf_counter()
         try:
             with (
                 self._turn(),
@@ -75,6 +80,7 @@ class Database:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
             raise translated(error) from error
+        self.observe("write", time.perf_counter() - began)
 
     def now(self, connection: sa.Connection) -> int:
         """Epoch milliseconds by the one clock that all instances of the store share."""

@@ -3,6 +3,7 @@ lists of events."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -13,6 +14,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import Stage
 from penstock.core.errors import PluginError, Unavailable
 from penstock.core.event import Event, RecordLike
+from penstock.core.latency import TimesByName
 from penstock.core.plugin import Action, Decoder, Dropped, PipelineContext
 from penstock.datahub.graph import catalogue
 from penstock.decode import decoder_for
@@ -49,13 +51,21 @@ class Chain:
     """A pipeline's steps, built once per worker and generation."""
 
     def __init__(
-        self, decoder: Decoder, steps: Sequence[Step], action: Action, counters: Sequence[StepCounter] = ()
+        self,
+        decoder: Decoder,
+        steps: Sequence[Step],
+        action: Action,
+        counters: Sequence[StepCounter] = (),
+        filters_first: int = 0,
     ) -> None:
+        """`counters` are the steps' own; so many of the steps are filters, the others transforms."""
         self.decoder = decoder
         self.steps = steps
         self.action = action
         self.counters = counters
-        """One per step."""
+        self.times = TimesByName()
+        """By stage, the action's included."""
+        self._stages = ["filter" if place < filters_first else "transform" for place in range(len(steps))]
 
     @classmethod
     def build(cls, spec: PipelineSpec, ctx: PipelineContext) -> Chain:
@@ -73,11 +83,13 @@ class Chain:
             steps.append(_transforming(made[-1].transform, len(steps), counters[len(steps)]))
         # What a user's step would have been given cannot be known before it was: only what comes before it is foreseen.
         decoder.push_down([step.wanted for step in takewhile(lambda step: type(step) in _FORESEEN, made)])
-        return cls(decoder, steps, actions.create(spec.action.type, spec.action.config, ctx), counters)
+        action = actions.create(spec.action.type, spec.action.config, ctx)
+        return cls(decoder, steps, action, counters, len(spec.filters))
 
     def prepare(self, records: Sequence[RecordLike]) -> list[Item]:
         """All steps before the action; events that a step dropped are gone, broken ones stay in place."""
         items: list[Item] = []
+        clock, began = time.perf_counter, time.perf_counter()
         decoded = self.decoder.decode(records)
         if set(map(type, decoded)) == {Event}:
             items = decoded  # type: ignore[assignment]  # the line above proved it
@@ -88,8 +100,13 @@ class Chain:
                 elif result is not None:
                     stage: Stage = getattr(result, "stage", "decode")
                     items.append(Broken(record, stage, result))
-        for step in self.steps:
+        now = clock()
+        self.times.add("decode", now - began, len(records))
+        for name, step in zip(self._stages, self.steps, strict=True):
+            count, began = len(items), now
             items = step(items)
+            now = clock()
+            self.times.add(name, now - began, count)
         return items
 
     def again(self, item: Item, *, whole: bool) -> Item | None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from penstock.core.deadline import Deadline
+from penstock.kafka.calls import CALLS
 from penstock.worker.journal import Journal, Pages
 from penstock.worker.pipeline import Pipeline
 from penstock.worker.protocol import UnitOutcome, UnitRequest, WindowOutcome, WindowRequest
@@ -73,6 +74,7 @@ class Lane:
             [r.request.unit for r in self._detached],
             time.monotonic() - began,
             self._tainted,
+            CALLS.take(),
         )
 
     def _turn_pages(self, request: WindowRequest) -> None:

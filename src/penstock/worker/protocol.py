@@ -11,7 +11,7 @@ from typing import Literal
 from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import Failure
 from penstock.core.event import Record
-from penstock.core.latency import Latencies
+from penstock.core.latency import Latencies, Times
 from penstock.kafka.client import KafkaClientConfig
 
 Partition = tuple[str, int]
@@ -216,6 +216,8 @@ class UnitOutcome:
     counts: Counts = field(default_factory=Counts)
     steps: list[StepCounts] = field(default_factory=list)
     """Of the filters and transforms, in their order."""
+    times: dict[str, Times] = field(default_factory=dict)
+    """How long an event took in each stage, by stage."""
     latencies: Latencies = field(default_factory=Latencies)
     failures: list[FailedEvent] = field(default_factory=list)
     halt: Halt | None = None
@@ -239,6 +241,8 @@ class WindowOutcome:
     seconds: float
     tainted: bool = False
     """A thread of the process hangs in an action: the process should be replaced."""
+    registry_calls: dict[str, Times] = field(default_factory=dict)
+    """How long calls of schema registries took since the last window, by what came of them."""
 
 
 def packed(outcome: WindowOutcome) -> bytes:

@@ -112,7 +112,9 @@ class Serial(Inline):
         at, step = 0, max(1, len(items) // _SAMPLES)
         while at < len(items):
             self._ahead = items
+            began = time.perf_counter()
             done, verdict = self._run(items[at : at + step])
+            self.chain.times.add("act", time.perf_counter() - began, done)
             at += done
             if verdict == "stop":
                 self._rest += items[at:]
@@ -232,7 +234,7 @@ class Batches(Inline):
             self.pages.working(firsts, {partition_of(event): event.record.offset() + 1 for event in events})
         self._began, self._flight = time.monotonic(), events[0]
         try:
-            results = list(self.action.act_batch(events))
+            results = self._timed(events)
             if len(results) != len(events):
                 raise ActResult(
                     f"act_batch returned {len(results)} results for {len(events)} events",
@@ -245,6 +247,13 @@ class Batches(Inline):
             if self.pages is not None:
                 self.pages.idle()
         return results
+
+    def _timed(self, events: list[Event]) -> list[Any]:
+        began = time.perf_counter()
+        try:
+            return list(self.action.act_batch(events))
+        finally:
+            self.chain.times.add("act", time.perf_counter() - began, len(events))
 
     def _take(self, item: Item, result: Any) -> Verdict:
         if isinstance(item, Broken):

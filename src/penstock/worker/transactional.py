@@ -213,7 +213,9 @@ class Transactional(Inline):
             settled=part.settled,
         )
         self._note_begin(part, end)
+        began = time.perf_counter()
         written = self.action.put(chunk)
+        self.chain.times.add("write", time.perf_counter() - began, len(events))
         part.settled = None
         part.cursor = written.end
         self._note_end(part)

@@ -210,6 +210,7 @@ class UnitRun(threading.Thread):
         dropped = pipeline.chain.take_dropped()
         counts.unrouted, counts.early = dropped.unrouted, dropped.early
         outcome.steps = [counter.take() for counter in pipeline.chain.counters]
+        outcome.times = pipeline.chain.times.take()
         outcome.failures, outcome.latencies, outcome.halt = list(tally.failures), tally.latencies, tally.halt
         outcome.busy = time.monotonic() - self._began - self._idle
         if pipeline.acting.overlaps:

@@ -12,6 +12,7 @@ from penstock.config.loading import Loaded, load
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError
+from penstock.core.metrics import Metrics
 from penstock.service import taking
 from penstock.service.taking import Taking
 from penstock.store import StateRow
@@ -37,6 +38,7 @@ class FakeInstance:
     flows: list[FakeFlow] = field(default_factory=list)
     invalid: list[StateRow] = field(default_factory=list)
     refuses: set[str] = field(default_factory=set)
+    metrics: Metrics = field(default_factory=Metrics)
 
     def add(self, spec: PipelineSpec) -> FakeFlow:
         if spec.name in self.refuses:
@@ -47,6 +49,10 @@ class FakeInstance:
 
     def remove(self, name: str) -> None:
         self.flows = [flow for flow in self.flows if flow.name != name]
+
+    @property
+    def problems(self) -> float | None:
+        return self.metrics.registry.get_sample_value("penstock_config_problems")
 
     @property
     def shown(self) -> dict[str, str | None]:
@@ -77,6 +83,7 @@ def test_a_bad_file_is_shown_by_its_name(taker: Taking, instance: FakeInstance, 
     for spec in loaded.specs:
         taker.take(spec, loaded)
     assert [flow.name for flow in instance.flows] == ["good"]
+    assert instance.problems == 1
     [(name, reason)] = instance.shown.items()
     assert name.endswith("bad.yaml")
     assert "sauce" in str(reason)
@@ -104,6 +111,7 @@ def test_one_that_cannot_be_made_leaves_the_old_one(taker: Taking, instance: Fak
     assert [flow.name for flow in instance.flows] == ["good"]
     assert "the key is not there" in str(instance.flows[0].stale)
     assert list(instance.shown) == ["new"]
+    assert instance.problems == 2
     # A later look, at which nothing is wrong with the files, does not make it forgotten.
     taker.tell(read(tmp_path), {})
     assert "the key is not there" in str(instance.flows[0].stale)
