@@ -1,1 +1,1 @@
-"""The console's pages: thin, talk to service."""
+"""The console: pages in the browser, thin, over service functions; nothing of an event is ever shown as markup."""

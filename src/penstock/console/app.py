@@ -1,0 +1,52 @@
+"""Mounts the console on the HTTP server's app."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import pkgutil
+from pathlib import Path
+from typing import Final
+
+from fastapi import FastAPI
+from nicegui import app as nicegui_app
+from nicegui import ui
+from starlette.middleware.gzip import GZipMiddleware
+
+from penstock.console import pages as all_pages
+from penstock.console.csp import ContentPolicy
+from penstock.console.data import Data
+from penstock.console.frame import pages
+
+_STATIC: Final = Path(__file__).parent / "static"
+_HEAD: Final = '<link rel="stylesheet" href="/_console/console.css"><script defer src="/_console/console.js"></script>'
+_OTHERS: Final = ("/api/", "/metrics", "/health/")
+"""Paths that have headers of their own."""
+
+
+def mount(app: FastAPI, data: Data) -> None:
+    """Serve the console under `/`, beside the routes that the app has. Once per process: NiceGUI keeps its pages in
+    module-wide objects."""
+    # It tells of every client that goes away in the middle of something.
+    logging.getLogger("nicegui").setLevel(logging.ERROR)
+    pages.serve(data)
+    for module in pkgutil.iter_modules(all_pages.__path__):
+        importlib.import_module(f"{all_pages.__name__}.{module.name}")
+    nicegui_app.add_static_files("/_console", str(_STATIC), max_cache_age=3600)
+    ui.add_head_html(_HEAD, shared=True)
+    nicegui_app.on_startup(data.start)
+    nicegui_app.on_shutdown(data.close)
+    ui.run_with(
+        app,
+        title="Penstock",
+        favicon=_STATIC / "mark.svg",
+        dark=None,
+        language="en-US",
+        tailwind=False,
+        binding_refresh_interval=None,
+        show_welcome_message=False,
+        gzip_middleware_factory=None,
+        reconnect_timeout=10.0,
+    )
+    app.add_middleware(ContentPolicy, not_under=_OTHERS)
+    app.add_middleware(GZipMiddleware, minimum_size=1000)

@@ -1,0 +1,71 @@
+"""Another value for one dead letter: edited as text or hex, compared with what it was, then replayed."""
+
+from __future__ import annotations
+
+from nicegui import ui
+
+from penstock.console import words
+from penstock.console.frame import Visit
+from penstock.console.parts import asking, box, button, difference, problem, text
+from penstock.core.errors import ConfigError, PenstockError
+from penstock.service.replay import Edit
+from penstock.store import StoredDeadLetter
+
+
+def open_edit(visit: Visit, found: StoredDeadLetter) -> None:
+    """The letter keeps its own bytes; only the replay gets the new ones."""
+    before = words.editable(found.letter.value)
+    as_hex = before is None
+    shown = before if before is not None else (found.letter.value or b"").hex(" ")
+
+    with asking("Edit and replay") as dialog:
+        kind = "as hex, for the bytes are not plain text" if as_hex else "as text"
+        text(f"The value, {kind}. The dead letter keeps its original bytes.", "muted")
+        field = ui.textarea(value=shown).props('outlined rows=12 input-style="resize: vertical"')
+        field.classes("field mono").props('aria-label="Value"')
+        null = ui.checkbox("A null value instead (a tombstone)", value=found.letter.value is None)
+        with box("preview") as preview:
+            pass
+
+        def edited() -> Edit:
+            if null.value:
+                return Edit(None)
+            written = str(field.value or "")
+            if not as_hex:
+                return Edit(written.encode())
+            try:
+                return Edit(bytes.fromhex(written))
+            except ValueError as error:
+                raise ConfigError(f"this is no hex: {error}", allowed="pairs of 0-9 and a-f") from None
+
+        async def compare() -> None:
+            preview.clear()
+            with preview:
+                try:
+                    edit = edited()
+                    plan = await visit.ask(visit.data.plan, [found.id], edit)
+                except PenstockError as error:
+                    problem(error)
+                    return
+                difference(shown, "null" if edit.value is None else str(field.value or ""))
+                text(f"{plan.letters} event would go through {found.letter.pipeline} as it is now.", "muted small")
+
+        async def go() -> None:
+            try:
+                edit = edited()
+            except PenstockError as error:
+                preview.clear()
+                with preview:
+                    problem(error)
+                return
+            what = f"dead letter {found.id}, edited"
+            job = await visit.tell(None, visit.data.replay, [found.id], by=visit.who, what=what, edit=edit)
+            if job is not None:
+                dialog.close()
+                ui.navigate.to(f"/replays/{job.id}")
+
+        with box("foot"):
+            button("Cancel", dialog.close)
+            button("Show difference", compare)
+            button("Replay with this value", go, "main-act")
+    dialog.open()

@@ -1,0 +1,213 @@
+"""What every page has: the header with its places, the banner on health, the keys, and one way to ask the service."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, ParamSpec, TypeVar, cast
+from urllib.parse import quote, urlencode
+
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+from nicegui import run, ui
+
+from penstock.console.data import Data
+from penstock.console.overview import Verdict
+from penstock.console.parts import box, button, link, notify, problem, text
+from penstock.core.errors import PenstockError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PLACES: Final = (
+    ("Pipelines", "/", "p"),
+    ("Dead letters", "/dead-letters", "d"),
+    ("Replays", "/replays", "r"),
+    ("Topics", "/topics", "t"),
+    ("Instances", "/instances", "i"),
+)
+REFRESH: Final = 2.0
+"""Seconds between two looks of a page that shows what goes on."""
+
+
+def url(path: str, **query: object) -> str:
+    """An address of the console; what is None is left out."""
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def pipeline_url(name: str) -> str:
+    return f"/pipelines/{quote(name, safe='')}"
+
+
+@dataclass(slots=True)
+class Visit:
+    """One page, open in one tab."""
+
+    data: Data
+    request: Request
+    who: str
+
+    @property
+    def path(self) -> dict[str, str]:
+        return {name: str(value) for name, value in self.request.path_params.items()}
+
+    def asked(self, name: str) -> str | None:
+        """A value of the address; None where it is absent or empty."""
+        return self.request.query_params.get(name) or None
+
+    async def ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask the service in a thread of its own: the loop is shared by all pages."""
+        return cast("T", await run.io_bound(question, *args, **kwargs))  # None only while the server stops
+
+    async def tell(self, done: str | None, command: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Give a command and say that it is done, or why it was refused; None then."""
+        try:
+            answer = await run.io_bound(command, *args, **kwargs)
+        except PenstockError as error:
+            notify(str(error), good=False)
+            return None
+        if done:
+            notify(done)
+        return answer
+
+
+Build = Callable[[Visit], Awaitable[None]]
+
+
+class Pages:
+    """Registers pages; they find what they need here when they are opened."""
+
+    def __init__(self) -> None:
+        self._data: Data | None = None
+
+    def serve(self, data: Data) -> None:
+        self._data = data
+
+    def page(self, path: str, name: str, here: str) -> Callable[[Build], Build]:
+        """A page within the frame. A refused question becomes a problem on it, with the reason."""
+
+        def register(build: Build) -> Build:
+            @ui.page(path, title=f"{name} · Penstock")
+            async def built(request: Request) -> Response | None:
+                visit = self.visit(request)
+                if visit is None:
+                    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                    return RedirectResponse(url("/login", next=back), status_code=303)
+                main = await _frame(visit, here)
+                with main:
+                    try:
+                        await build(visit)
+                    except PenstockError as error:
+                        problem(error)
+                return None
+
+            return build
+
+        return register
+
+    def visit(self, request: Request) -> Visit | None:
+        """Who opens a page; None: someone who has to log in first."""
+        if self._data is None:
+            raise RuntimeError("the console is not being served")
+        return Visit(self._data, request, "console")
+
+
+pages: Final = Pages()
+
+
+async def _frame(visit: Visit, here: str) -> ui.element:
+    dark = _theme(visit.request.cookies.get("penstock_theme"))
+    with box("top"), box("top-row"):
+        with ui.element("a").classes("brand").props('href="/" aria-label="Penstock, home"'):
+            ui.element("img").props('src="/_console/mark.svg" alt=""')
+            text("Penstock", tag="span")
+        with ui.element("nav").classes("nav").props('aria-label="Places"'):
+            for name, target, _ in PLACES:
+                link(name, target, "here" if target == here else "")
+        with box("tools"):
+            button("?", lambda: ui.run_javascript("document.getElementById('keys').showModal()"), "tiny").props(
+                'aria-label="Keys"'
+            )
+            _theme_button(dark)
+    await _banner(visit)
+    _keys()
+    with ui.element("main").classes("main") as main:
+        return main
+
+
+def _theme(cookie: str | None) -> ui.dark_mode:
+    return ui.dark_mode({"dark": True, "light": False}.get(cookie or ""))
+
+
+def _theme_button(dark: ui.dark_mode) -> None:
+    names: dict[bool | None, str] = {None: "Auto", False: "Light", True: "Dark"}
+    turns: dict[bool | None, bool | None] = {None: False, False: True, True: None}
+
+    def turn() -> None:
+        dark.value = turns[dark.value]
+        shown.text = names[dark.value]
+        ui.run_javascript(f"penstockTheme('{names[dark.value].lower()}')")
+
+    shown = button(names[dark.value], turn, "tiny").props('aria-label="Light or dark"')
+
+
+async def _banner(visit: Visit) -> None:
+    with box("banner") as banner:
+        banner.props("role=status")
+        with ui.element("div") as inside:
+            pass
+    shown: list[object] = []
+
+    def show(found: Verdict) -> None:
+        if shown == [found]:
+            return
+        shown[:] = [found]
+        banner.classes(replace=f"banner {found.level}")
+        inside.clear()
+        with inside:
+            text(found.sentence, "say", "span")
+            for name, wrong in found.pipelines:
+                with ui.element("span"):
+                    link(name, pipeline_url(name))
+                    text(f" {wrong}", tag="span")
+
+    async def look() -> None:
+        try:
+            show((await visit.ask(visit.data.overview)).verdict)
+        except PenstockError as error:
+            show(Verdict("bad", f"The store does not answer: {error.message}"))
+
+    await look()
+    ui.timer(REFRESH, look, immediate=False)
+
+
+def _keys() -> None:
+    with ui.element("dialog").classes("keys").props('id=keys aria-label="Keys"'):
+        text("Keys", "sub", "h2")
+        shown: list[tuple[str, str]] = [("/", "search"), ("?", "this list")]
+        shown += [(f"g {key}", name) for name, _, key in PLACES]
+        with box("facts"):
+            for key, name in shown:
+                text(key, tag="kbd")
+                text(name)
+        with ui.element("form").props("method=dialog"):
+            text("Close", tag="button").classes("act")
+
+
+def refreshing(look: Callable[[], Awaitable[None]]) -> ui.timer:
+    """Look again and again while the page is open; an outage leaves what is shown as it is."""
+
+    async def safely() -> None:
+        try:
+            await look()
+        except PenstockError:
+            return  # the banner says it
+
+    return ui.timer(REFRESH, safely, immediate=False)
+
+
+def query_of(request: Request, **changes: Any) -> str:
+    """The page's own address with some values changed; None takes one out."""
+    given: dict[str, Any] = dict(request.query_params) | changes
+    return url(request.url.path, **given)

@@ -1,0 +1,150 @@
+"""Home: how all pipelines are, in five seconds."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from nicegui import ui
+
+from penstock.console import words
+from penstock.console.data import Overview
+from penstock.console.frame import Visit, pages, pipeline_url, query_of, refreshing, url
+from penstock.console.overview import Line
+from penstock.console.parts import TONES, box, button, confirm, empty, figure, text, title
+from penstock.console.tables import Column, cell, curve, table
+from penstock.core.status import State
+
+_COLUMNS: Final = (
+    Column("pipeline", "Pipeline", "link", lead=True),
+    Column("state", "State", "chip"),
+    Column("lag", "Lag", "number"),
+    Column("rate", "Events/s", "rate"),
+    Column("errors", "Errors", "number"),
+    Column("letters", "Dead letters", "link"),
+    Column("last", "Last event"),
+    Column("acts", "", "acts"),
+)
+_FIRST: Final = 100
+"""Rows that are drawn at first: the most urgent ones; a page of three hundred takes a browser too long."""
+_ACTS: Final[dict[State, list[str]]] = {
+    "paused": ["Resume", "Restart"],
+    "failed": ["Resume", "Restart"],
+    "stopped": ["Resume"],
+    "stopping": ["Resume"],
+    "invalid": [],
+}
+_DONE: Final = {"Pause": "paused", "Resume": "resumed", "Restart": "restarted"}
+
+
+@pages.page("/", "Pipelines", "/")
+async def home(visit: Visit) -> None:
+    found = await visit.ask(visit.data.overview)
+    if not found.lines:
+        empty(
+            "No pipeline has run yet.",
+            "`penstock init` writes a first pipeline file, `penstock run FILE` runs it; it appears here by itself.",
+        )
+        return
+    figures = _Figures(found)
+    with box("head"):
+        title("Pipelines")
+        box_grow()
+        search = ui.input(placeholder="Search   /", value=visit.asked("q") or "").props("outlined dense clearable")
+        search.classes("field search").props('data-search aria-label="Search pipelines"')
+    every = visit.asked("all") is not None
+
+    async def act(label: str, name: str) -> None:
+        async def go(_: str | None = None) -> None:
+            await visit.tell(f"{name}: {_DONE[label]}", visit.data.act, name, label.lower(), by=visit.who)
+            await look()
+
+        if label == "Restart":
+            say = f"Every instance leaves the group of {name}, lets go of everything, and begins anew. Nothing is lost."
+            confirm(f"Restart {name}?", say, go, button_label="Restart").open()
+        else:
+            await go()
+
+    rows = table(_COLUMNS, _rows(found, every=every), key="pipeline", label="Pipelines", on_act=act)
+    rows.bind_filter_from(search, "value", backward=lambda value: value or "")
+    search.on_value_change(lambda event: ui.navigate.history.replace(query_of(visit.request, q=event.value)))
+    if len(found.lines) > _FIRST and not every:
+        with box("head"):
+            text(f"The {_FIRST} most urgent of {len(found.lines)} are shown.", "muted")
+            button("Show all", lambda: ui.navigate.to(query_of(visit.request, all=1)))
+    seen: list[Overview] = [found]
+
+    async def look() -> None:
+        now = await visit.ask(visit.data.overview)
+        if now is seen[0]:
+            return
+        seen[0] = now
+        figures.show(now)
+        fresh = _rows(now, every=every)
+        if fresh != rows.rows:
+            rows.rows = fresh
+
+    refreshing(look)
+
+
+def box_grow() -> None:
+    with box("grow"):
+        pass
+
+
+class _Figures:
+    """The sums above the table."""
+
+    def __init__(self, found: Overview) -> None:
+        with box("figures"):
+            self._rate, _ = figure("events per second", "")
+            self._lag, _ = figure("events waiting", "")
+            self._errors, _ = figure("of recent events failed", "")
+            self._letters, _ = figure("open dead letters", "")
+        self.show(found)
+
+    def show(self, found: Overview) -> None:
+        lines = found.lines
+        events = sum(line.pace.rate for line in lines)
+        lags = [line.lag for line in lines if line.lag is not None]
+        shares = [line.pace for line in lines if line.pace.error_share is not None]
+        worst = max((pace.error_share or 0.0 for pace in shares), default=None)
+        letters = sum(line.dead_letters for line in lines)
+        self._rate.text = words.rate(events)
+        self._lag.text = words.short(sum(lags)) if lags else "—"
+        self._errors.text = words.share(worst) if worst is None or not worst else f"≤ {words.share(worst)}"
+        self._letters.text = words.short(letters)
+        self._letters.classes(remove="bad", add="bad" if letters else "")
+
+
+def _rows(found: Overview, *, every: bool) -> list[dict[str, Any]]:
+    return [_row(line) for line in (found.lines if every else found.lines[:_FIRST])]
+
+
+def _row(line: Line) -> dict[str, Any]:
+    shown, area = curve(line.pace.curve)
+    share = line.pace.error_share
+    return {
+        "pipeline": line.pipeline,
+        "pipeline_text": cell(line.pipeline),
+        "pipeline_url": pipeline_url(line.pipeline),
+        "state": line.urgency,
+        "state_text": line.state,
+        "state_tone": TONES.get(line.state, "rest"),
+        "state_why": cell(line.reason) if line.reason else None,
+        "lag": -1 if line.lag is None else line.lag,
+        "lag_text": words.short(line.lag),
+        "lag_tone": "warm" if line.behind else "",
+        "rate": line.pace.rate,
+        "rate_text": words.rate(line.pace.rate),
+        "rate_curve": shown,
+        "rate_area": area,
+        "errors": -1.0 if share is None else share,
+        "errors_text": words.share(share),
+        "errors_tone": "hot" if share else "",
+        "letters": line.dead_letters,
+        "letters_text": words.number(line.dead_letters),
+        "letters_url": url("/dead-letters", pipeline=line.pipeline) if line.dead_letters else None,
+        "last": -(line.pace.last_event_at or 0),
+        "last_text": words.ago(line.pace.last_event_at),
+        "acts": _ACTS.get(line.state, ["Pause", "Restart"]),
+    }

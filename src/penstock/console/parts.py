@@ -1,0 +1,158 @@
+"""The pieces that pages are made of: chips, empty states, problems, text of events, dialogs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from nicegui import ui
+from nicegui.elements.mixins.text_element import TextElement
+
+from penstock.console import words
+from penstock.core.errors import PenstockError
+from penstock.core.visible import visible
+
+_LOUDNESS: Final = {
+    "good": ("running", "idle", "replayed", "done"),
+    "warn": ("waiting", "parked"),
+    "bad": ("failed", "invalid", "new"),
+    "calm": ("paused", "starting", "stopping", "replaying", "queued"),
+}
+TONES: Final = {state: tone for tone, states in _LOUDNESS.items() for state in states}
+"""How loud each state, status and end of a job is; what is not here is at rest."""
+
+
+def text(shown: object, classes: str = "", tag: str = "div") -> TextElement:
+    """Text, and never anything else: what would steer the browser or turn the direction of text is made visible."""
+    return TextElement(tag=tag, text=visible(shown)).classes(classes)
+
+
+def title(shown: str) -> TextElement:
+    return text(shown, "title", "h1")
+
+
+def heading(shown: str) -> TextElement:
+    return text(shown, "sub", "h2")
+
+
+def link(shown: str, target: str, classes: str = "") -> ui.link:
+    return ui.link(visible(shown), target).classes(classes)
+
+
+def chip(state: str, tone: str | None = None) -> TextElement:
+    """A state by its word, its colour and its mark."""
+    return text(state, f"chip {tone or TONES.get(state, 'rest')}", "span")
+
+
+def button(label: str, act: Callable[[], object] | Callable[[], Awaitable[object]], classes: str = "") -> ui.button:
+    return ui.button(label, on_click=act, color=None).classes(f"btn {classes}").props("no-caps unelevated")
+
+
+@contextmanager
+def box(classes: str) -> Iterator[ui.element]:
+    with ui.element("div").classes(classes) as element:
+        yield element
+
+
+@contextmanager
+def card(name: str) -> Iterator[ui.element]:
+    """A titled card; the block fills its body."""
+    with box("card"):
+        with box("card-head"):
+            heading(name)
+        with box("card-body") as body:
+            yield body
+
+
+def empty(say: str, following: str = "") -> None:
+    """Nothing is here, and what to do about that."""
+    with box("empty"):
+        text(say, "say")
+        if following:
+            text(following, "next")
+
+
+def problem(error: Exception | str) -> None:
+    """What went wrong, what was received, what is allowed, what to do next."""
+    with box("problem") as here:
+        here.props("role=alert")
+        if not isinstance(error, PenstockError):
+            text(error)
+            return
+        text(error.message)
+        for name, said in (("received", error.received), ("allowed", error.allowed), ("try", error.hint)):
+            if said is not None:
+                words_said = ", ".join(map(str, said)) if isinstance(said, list | tuple) else said
+                text(f"{name}: {words_said}", "small")
+
+
+def facts(pairs: Sequence[tuple[str, object]]) -> None:
+    """Names and what they are, in two columns."""
+    with box("facts"):
+        for name, value in pairs:
+            text(name, "name")
+            text("—" if value is None or value == "" else value, "wrap")
+
+
+def figure(name: str, value: str, tone: str = "") -> tuple[TextElement, TextElement]:
+    """A number with its name under it."""
+    with box("figure"):
+        return text(value, f"number {tone}"), text(name, "name")
+
+
+def plain(shown: str, classes: str = "") -> TextElement:
+    """Text of an event as it is."""
+    return text(words.bounded(shown), f"text {classes}", "pre")
+
+
+def raw_bytes(raw: bytes | None) -> None:
+    """Bytes as hex."""
+    plain("null" if raw is None else words.hex_dump(raw), "hex")
+
+
+def difference(before: str, after: str) -> None:
+    """What was changed, line by line."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
+    if not lines:
+        text("No difference.", "muted")
+        return
+    kinds = {"+": "add", "-": "del", "@": "at"}
+    with box("diff"):
+        for line in lines[:2000]:
+            text(line, kinds.get(line[:1], ""))
+
+
+def notify(said: str, *, good: bool = True) -> None:
+    ui.notify(visible(said), type="positive" if good else "negative", position="bottom", multi_line=True)
+
+
+@contextmanager
+def asking(name: str) -> Iterator[ui.dialog]:
+    """A dialog with a title; the block fills it, and opens it when it likes."""
+    with ui.dialog() as dialog, ui.card().classes("ask"):
+        heading(name)
+        yield dialog
+
+
+def confirm(
+    name: str, say: str, act: Callable[[str | None], Awaitable[object]], *, reason: bool = False, button_label: str
+) -> ui.dialog:
+    """Ask before something is done; with `reason`, one must be given and is handed on."""
+    with asking(name) as dialog:
+        text(say, "wrap")
+        given = ui.input("Reason").classes("field").props("outlined dense autofocus") if reason else None
+
+        async def go() -> None:
+            said = given.value.strip() if given is not None else None
+            if given is not None and not said:
+                given.props('error error-message="A reason is wanted: it is kept with what was done."')
+                return
+            dialog.close()
+            await act(said)
+
+        with box("foot"):
+            button("Cancel", dialog.close)
+            button(button_label, go, "main-act")
+    return dialog

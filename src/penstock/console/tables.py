@@ -1,0 +1,111 @@
+"""Tables: one shape for all lists; on a phone each row is a card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from nicegui import ui
+from nicegui.events import GenericEventArguments
+
+from penstock.core.visible import one_line, visible
+
+Kind = Literal["text", "link", "chip", "number", "rate", "mono", "acts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column shows the row's `name_text`, else its value, which is also what it is sorted by."""
+
+    name: str
+    label: str
+    kind: Kind = "text"
+    lead: bool = False
+    """The row's own name."""
+    wide: bool = False
+
+    @property
+    def right(self) -> bool:
+        return self.kind in ("number", "rate", "acts")
+
+
+# `@` stands for the row's value. Vue escapes what stands in {{ }} and in bound attributes; addresses are made by the
+# console, never by an event.
+_SHOWN: Final = "{{ @_text ?? @ }}"
+_WHY: Final = "<div v-if='@_why' class='why'>{{ @_why }}</div>"
+_CELLS: Final[dict[Kind, str]] = {
+    "text": f"<div><div>{_SHOWN}</div>{_WHY}</div>",
+    "mono": f"<span class='mono wrap'>{_SHOWN}</span>",
+    "number": f"<span :class='@_tone'>{_SHOWN}</span>",
+    "link": f"<div><a v-if='@_url' :href='@_url'>{_SHOWN}</a><span v-else>{_SHOWN}</span>{_WHY}</div>",
+    "chip": f"<div><span class='chip' :class='@_tone'>{_SHOWN}</span>{_WHY}</div>",
+    "rate": "<div class='rate'><svg class='spark' viewBox='0 0 100 24' preserveAspectRatio='none' aria-hidden='true'>"
+    f"<polygon :points='@_area'/><polyline :points='@_curve'/></svg><span>{_SHOWN}</span></div>",
+    "acts": "<div class='acts'><button v-for='act in @' :key='act' class='act' type='button'"
+    " :aria-label='`${act} ${props.key}`' v-on:click='() => $parent.$emit(`act`, act, props.key)'>{{ act }}</button>"
+    "</div>",
+}
+
+
+def _cell(column: Column) -> str:
+    classes = {"num": column.right, "lead": column.lead, "wide": column.wide, "acts-cell": column.kind == "acts"}
+    given = " ".join(name for name, wanted in classes.items() if wanted)
+    content = _CELLS[column.kind].replace("@", f"props.row.{column.name}")
+    return f'<q-td :props="props" data-label="{column.label}" class="{given}">{content}</q-td>'
+
+
+def table(
+    columns: Sequence[Column],
+    rows: list[dict[str, Any]],
+    *,
+    key: str,
+    label: str,
+    on_act: Callable[[str, Any], object] | None = None,
+    selectable: bool = False,
+) -> ui.table:
+    """`on_act` is told which button of which row was pressed."""
+    shown = [
+        {
+            "name": each.name,
+            "label": each.label,
+            "field": each.name,
+            "align": "right" if each.right else "left",
+            "sortable": each.kind != "acts",
+            "headerClasses": "num" if each.right else "",
+        }
+        for each in columns
+    ]
+    made = ui.table(columns=shown, rows=rows, row_key=key, selection="multiple" if selectable else None)
+    made.classes("rows w-full").props(f'flat wrap-cells binary-state-sort aria-label="{label}"')
+    for each in columns:
+        made.add_slot(f"body-cell-{each.name}", _cell(each))
+    if on_act is not None:
+
+        async def acted(event: GenericEventArguments) -> None:
+            answer = on_act(str(event.args[0]), event.args[1])
+            if hasattr(answer, "__await__"):
+                await answer
+
+        made.on("act", acted)
+    return made
+
+
+def cell(value: object) -> str:
+    """Text of an event or of a person in a cell: one line, nothing in it obeyed."""
+    return one_line(value)
+
+
+def paragraph(value: object) -> str:
+    """The same with its line breaks."""
+    return visible(value)
+
+
+def curve(points: Sequence[float]) -> tuple[str, str]:
+    """Points of a line and of the area under it, in a box of 100 by 24."""
+    if len(points) < 2:
+        return "", ""
+    top = max(points) or 1.0
+    step = 100 / (len(points) - 1)
+    line = " ".join(f"{index * step:.1f},{22 - 20 * value / top:.1f}" for index, value in enumerate(points))
+    return line, f"0,24 {line} 100,24"
