@@ -161,9 +161,15 @@ class Metrics:
         """One transaction: `read` or `write`."""
         self.store_seconds.labels(operation).observe(seconds)
 
-    def set_group(self, pipeline: str, group: str) -> None:
-        """The consumer group, by which OpenTelemetry's names tell pipelines apart."""
+    def begin(self, pipeline: str, group: str) -> None:
+        """A pipeline starts: what counts it begins at zero, so that a first step shows as one.
+
+        By its consumer group OpenTelemetry's names tell it apart.
+        """
         self._groups[pipeline] = group
+        counters = (self.read, self.retries, self.commit_failures, self.breaker_trips, self.worker_deaths)
+        for metric in (*counters, self.breaker_open):
+            metric.labels(pipeline)
 
     def set_positions(self, pipeline: str, partitions: Iterable[PartitionStatus]) -> None:
         """Committed offsets and lag of the partitions this instance owns."""

@@ -89,7 +89,7 @@ class Flow(Ending):
     # -- what the instance asks ------------------------------------------------------------
 
     def start(self) -> None:
-        self.around.metrics.set_group(self.name, self.spec.group)
+        self.around.metrics.begin(self.name, self.spec.group)
         self.around.dispatcher.add(self)
         self._restarts = self.wanted.restarts
         self.started = True
