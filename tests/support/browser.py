@@ -24,6 +24,13 @@ const fs = require('fs'), zlib = require('zlib');
 const [from, to] = process.argv.slice(1);
 fs.writeFileSync(to, zlib.brotliDecompressSync(fs.readFileSync(from)));
 """
+_FONTS = """<?xml version="1.0"?>
+<fontconfig>
+  <dir>/usr/share/fonts</dir>
+  <dir prefix="relative">fonts</dir>
+  <cachedir prefix="xdg">fontconfig</cachedir>
+</fontconfig>
+"""
 
 
 @contextmanager
@@ -46,7 +53,7 @@ def _found() -> tuple[str, dict[str, str]]:
             return path, {}
     folder = made_once(CACHE / f"chromium-{_VERSION}", _fetch)
     libraries = f"{folder / 'lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
-    return str(folder / "chromium"), {"LD_LIBRARY_PATH": libraries, "FONTCONFIG_PATH": str(folder / "fonts")}
+    return str(folder / "chromium"), {"LD_LIBRARY_PATH": libraries, "FONTCONFIG_FILE": str(folder / "fonts.conf")}
 
 
 def _fetch(folder: Path) -> None:
@@ -72,6 +79,7 @@ def _fetch(folder: Path) -> None:
             opened.extractall(folder, filter="data")
         (folder / f"{name}.tar").unlink()
     shutil.rmtree(folder / "package")
+    (folder / "fonts.conf").write_text(_FONTS)
 
 
 def _unpack(packed: Path, to: Path) -> None:

@@ -53,7 +53,7 @@ def open_offsets(visit: Visit, name: str) -> None:
             preview.clear()
             planned.clear()
             reset.disable()
-            where = {
+            where: dict[str, Any] = {
                 "topic": topic.value or None,
                 "partition": None if partition.value is None else int(partition.value),
             }

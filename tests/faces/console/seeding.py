@@ -40,6 +40,7 @@ PIPELINES = (
     Seeded("invoices-to-sql", "idle", None, 40_118, 0, 0, 0),
 )
 
+_STACK = 'Traceback (most recent call last):\n  File "booking.py", line 12, in book\n    total = float(amount)\n'
 _YAML_LIKE = {
     "name": "payments",
     "source": {
@@ -48,7 +49,7 @@ _YAML_LIKE = {
     },
     "filters": [{"type": "match", "config": {"event": {"status": ["paid", "shipped"]}}}],
     "transform": [{"type": "map", "config": {"fields": {"id": "event.id"}}}],
-    "action": {"type": "file", "config": {"path": "/tmp/out.jsonl"}},
+    "action": {"type": "file", "config": {"path": "out.jsonl"}},
 }
 
 
@@ -134,8 +135,7 @@ def letter(
         error_code=error.partition(":")[0],
         error_class=f"builtins.{error.partition(':')[0]}",
         error=error,
-        traceback='Traceback (most recent call last):\n  File "booking.py", line 12, in book\n    total = float(amount)\n'
-        f"{error}",
+        traceback=f"{_STACK}{error}",
         fingerprint=fingerprint,
         attempts=3,
         first_failed_at=now - 90_000 - offset * 1000,

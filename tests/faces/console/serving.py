@@ -21,9 +21,7 @@ def main(folder: Path, *, pulse: bool) -> None:
         seed(store)
         beating = Pulse(store)
         data = Data(store, settings, lambda: None)
-        server = HttpServer(
-            health=lambda: STARTING, metrics=lambda: b"", port=0, extend=lambda app: mount(app, data)
-        )
+        server = HttpServer(health=lambda: STARTING, metrics=lambda: b"", port=0, extend=lambda app: mount(app, data))
         print(server.start(), flush=True)  # noqa: T201 - whoever started this reads it
         if pulse:
             beating.start()
