@@ -94,6 +94,14 @@ def read_documents(file: Path | str) -> Reading:
     return reading
 
 
+def read_text(name: str, text: str) -> Reading:
+    """Documents of a YAML (or JSON) text that is in no file; `name` stands where its file would."""
+    reading = _yaml(name, text)
+    if not reading.documents and not reading.problems:
+        reading.problems.append(Problem(file=name, line=1, column=1, message="is empty"))
+    return reading
+
+
 def _yaml(file: str, text: str) -> Reading:
     reading = Reading()
     try:

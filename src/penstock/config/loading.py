@@ -71,6 +71,16 @@ def load(
     return loaded
 
 
+def load_document(document: Document, environ: MutableMapping[str, str]) -> Loaded:
+    """Load one document that was read already, as those that come over the network are."""
+    loaded = Loaded()
+    try:
+        _load_document(document, environ, loaded)
+    except InvalidConfigError as error:
+        loaded.problems += error.problems
+    return loaded
+
+
 def _identity(file: Path | str) -> Path | str:
     if isinstance(file, str):
         return file

@@ -58,10 +58,12 @@ def person() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def list_pipelines(store: Store, names: Iterable[str] | None = None) -> list[PipelineView]:
-    """All pipelines the store knows, or these."""
+def list_pipelines(
+    store: Store, names: Iterable[str] | None = None, *, known: Mapping[str, PipelineStatus] | None = None
+) -> list[PipelineView]:
+    """All pipelines the store knows, or these; `known` statuses need not be asked for."""
     desired, running = store.desired.all(), _live(store)
-    statuses = {status.pipeline: status for status in pipeline_statuses(store)}
+    statuses = {status.pipeline: status for status in pipeline_statuses(store)} if known is None else known
     chosen = _known(store) if names is None else list(names)
     return [_view(name, statuses.get(name), desired.get(name), running.get(name, [])) for name in chosen]
 

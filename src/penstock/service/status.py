@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import PenstockError
@@ -23,8 +23,10 @@ _LOUDEST_FIRST: tuple[State, ...] = (
 )
 
 
-def pipeline_statuses(store: Store, pipeline: str | None = None) -> list[PipelineStatus]:
-    """All pipelines that the store knows of, by name."""
+def pipeline_statuses(
+    store: Store, pipeline: str | None = None, *, letters: Mapping[str, int] | None = None
+) -> list[PipelineStatus]:
+    """All pipelines that the store knows of, by name; `letters`: how many dead letters each has, if that is known."""
     alive = {instance.id for instance in store.instances.alive(INSTANCE_SILENCE)}
     states: dict[str, list[StateRow]] = {}
     for row in store.pipelines.states():
@@ -32,7 +34,7 @@ def pipeline_statuses(store: Store, pipeline: str | None = None) -> list[Pipelin
     partitions: dict[str, list[PartitionRow]] = {}
     for place in store.partitions.all(pipeline):
         partitions.setdefault(place.pipeline, []).append(place)
-    letters = store.dead_letters.counts_by_pipeline()
+    letters = store.dead_letters.counts_by_pipeline() if letters is None else letters
     desired = store.desired.all()
     names = sorted({*states, *partitions, *letters, *desired})
     statuses = []

@@ -56,7 +56,11 @@ def validate(paths: Sequence[Path | str]) -> Report:
 def load_checked(paths: Sequence[Path | str]) -> Loaded:
     """Load files and refuse the specs whose plug-ins cannot be used; the others stay."""
     with lookups() as found:
-        loaded = load(paths, lookups=found)
+        return checked(load(paths, lookups=found))
+
+
+def checked(loaded: Loaded) -> Loaded:
+    """Refuse the specs whose plug-ins cannot be used."""
     for spec in list(loaded.specs):
         loaded.warnings += predicate_warnings(loaded, spec)
         remarks = list(client_remarks(loaded, spec))

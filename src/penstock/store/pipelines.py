@@ -138,6 +138,13 @@ class Pipelines:
             found = connection.execute(query).mappings().one_or_none()
         return SpecRow(**found) if found else None
 
+    def specs(self, pipeline: str) -> list[SpecRow]:
+        """Every version that was put to use, the last one first."""
+        c = pipeline_specs.c
+        query = sa.select(pipeline_specs).where(c.pipeline == pipeline).order_by(c.saved_at.desc(), c.version)
+        with self._database.read() as connection:
+            return [SpecRow(**row) for row in connection.execute(query).mappings()]
+
     def note(
         self, pipeline: str, instance: str | None, kind: str, text: str, data: Mapping[str, Any] | None = None
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,7 +69,7 @@ class Users:
         role: str | None = None,
         password: str | None = None,
         subject: str | None = None,
-        projects: dict[str, str] | None = None,
+        projects: Mapping[str, str] | None = None,
     ) -> UserRow:
         """`password` is a hash. `Taken` where the address is another one's."""
         user_id = new_id()
@@ -101,7 +101,7 @@ class Users:
             return self._read(connection)
 
     def change(
-        self, user_id: str, revision: int | None, *, projects: dict[str, str] | None = None, **values: Any
+        self, user_id: str, revision: int | None, *, projects: Mapping[str, str] | None = None, **values: Any
     ) -> UserRow:
         """Set `name`, `role`, `password` (a hash), `subject` or `disabled_at`, and memberships where they are given.
 
@@ -169,7 +169,7 @@ def _memberships(connection: sa.Connection, ids: Sequence[str]) -> dict[str, dic
     return roles
 
 
-def _put_members(connection: sa.Connection, user_id: str, roles: dict[str, str]) -> None:
+def _put_members(connection: sa.Connection, user_id: str, roles: Mapping[str, str]) -> None:
     connection.execute(sa.delete(members).where(members.c.user_id == user_id))
     for project, role in roles.items():
         connection.execute(sa.insert(members), {"project_id": project, "user_id": user_id, "role": role})

@@ -1,0 +1,145 @@
+"""The desk that operations work at: the store, the settings, and the instance of this process, if there is one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from penstock.config.settings import Settings
+from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM
+from penstock.core.errors import ConfigError
+from penstock.core.status import PipelineStatus
+from penstock.engine.books import PipelineView
+from penstock.engine.instance import Instance
+from penstock.service.access import Actor, NotFound, Right, allows, require
+from penstock.service.masking import Masking
+from penstock.service.operations.discards import Discards
+from penstock.service.outbound import Outbound
+from penstock.service.pipelines import PipelineView as Wanted
+from penstock.service.pipelines import list_pipelines
+from penstock.service.refusals import Limits
+from penstock.service.replay_jobs import ReplayJobs
+from penstock.service.specs import current_spec
+from penstock.service.status import pipeline_statuses
+from penstock.service.submitted import check_submitted
+from penstock.store import ManagedRow, Store
+
+T = TypeVar("T")
+
+FRESH: Final = 1.0
+"""Seconds for which what was read is shown again: several pages and streams cost one question."""
+_LETTERS_FRESH: Final = 5.0
+"""The same for counts of dead letters: of a million, counting takes a tenth of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Pipelines as they were a moment ago."""
+
+    statuses: dict[str, PipelineStatus]
+    wanted: dict[str, Wanted]
+    managed: dict[str, ManagedRow]
+    views: dict[str, PipelineView]
+    """Of the instance in this process."""
+
+    @property
+    def names(self) -> list[str]:
+        return sorted({*self.statuses, *self.wanted, *self.managed})
+
+
+class Desk:
+    """Threads may share it."""
+
+    def __init__(
+        self, store: Store, settings: Settings, instance: Callable[[], Instance | None] = lambda: None
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.instance = instance
+        self.masking = Masking(settings.masking.rules)
+        self.discards = Discards()
+        self.replays = ReplayJobs(
+            store,
+            spark=lambda: found.spark if (found := instance()) else None,
+            specs=self._running,
+            max_replays=settings.dead_letters.max_replays,
+        )
+        self._lock = threading.Lock()
+        self._snapshot: tuple[float, Snapshot] | None = None
+        self._letters: tuple[float, dict[str, int]] | None = None
+
+    def close(self) -> None:
+        """Ends what it has begun; the store is its owner's."""
+        self.replays.close()
+
+    def snapshot(self) -> Snapshot:
+        """Pipelines as they are, or were a second ago."""
+        with self._lock:
+            if self._snapshot is None or SYSTEM.monotonic() >= self._snapshot[0] + FRESH:
+                self._snapshot = (SYSTEM.monotonic(), self._read())
+            return self._snapshot[1]
+
+    def forget(self) -> None:
+        """Something was changed: look again."""
+        with self._lock:
+            self._snapshot = self._letters = None
+
+    def spec(self, name: str) -> PipelineSpec:
+        """As it runs here, else as it is kept in the store, else as it last ran."""
+        if (running := self._running().get(name)) is not None:
+            return running
+        if (kept := self.store.managed.get(name)) is not None:
+            found = check_submitted(kept.text, Limits(frozenset(self.settings.api.allow), self.outbound()))
+            if found.spec is not None and "$ref" not in kept.text:
+                return found.spec
+            raise ConfigError(f"{name} refers to secrets, which only its instance knows", received=name)
+        try:
+            return current_spec(name, [], self.store)
+        except ConfigError as error:
+            # Said for the command line, which takes files.
+            error.hint = "ask the API of an instance that runs it"
+            raise
+
+    def outbound(self) -> Outbound:
+        """Hosts that callers may name: listed ones, and clusters that pipelines here read from already."""
+        known = list(self.settings.api.networks)
+        for spec in self._running().values():
+            if not spec.source.is_foreign:
+                known += [place.rpartition(":")[0] for place in spec.source.config.connection.bootstrap.split(",")]
+        return Outbound(known)
+
+    def project_of(self, pipeline: str) -> str | None:
+        """The project that a pipeline belongs to; those in files belong to none."""
+        kept = self.snapshot().managed.get(pipeline)
+        return kept.project_id if kept else None
+
+    def pipeline(self, actor: Actor, right: Right, name: str) -> str | None:
+        """The pipeline's project, if the pipeline is there and the actor has the right.
+
+        One that the actor may not even see is as if it were not there."""
+        project = self.project_of(name)
+        known = name in self.snapshot().names
+        if not known or not allows(actor, "pipelines.view", project):
+            raise NotFound("no such pipeline", received=name, hint="GET /api/v1/pipelines lists them")
+        require(actor, right, project)
+        return project
+
+    def _running(self) -> Mapping[str, PipelineSpec]:
+        instance = self.instance()
+        return {flow.name: flow.spec for flow in list(instance.flows)} if instance else {}
+
+    def _read(self) -> Snapshot:
+        instance = self.instance()
+        now = SYSTEM.monotonic()
+        if self._letters is None or now >= self._letters[0] + _LETTERS_FRESH:
+            self._letters = (now, self.store.dead_letters.counts_by_pipeline())
+        statuses = {status.pipeline: status for status in pipeline_statuses(self.store, letters=self._letters[1])}
+        return Snapshot(
+            statuses=statuses,
+            wanted={view.pipeline: view for view in list_pipelines(self.store, known=statuses)},
+            managed={row.name: row for row in self.store.managed.all()},
+            views={view.name: view for view in instance.snapshot()} if instance else {},
+        )

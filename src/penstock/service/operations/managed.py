@@ -1,0 +1,104 @@
+"""Pipelines that are kept in the store: made, replaced, rolled back and removed."""
+
+from __future__ import annotations
+
+from penstock.config.problems import InvalidConfigError, Problem
+from penstock.core.errors import PenstockError, Terminal
+from penstock.service.access import Actor, allows, require, require_somewhere
+from penstock.service.audit import audited
+from penstock.service.operations.desk import Desk
+from penstock.service.operations.models import PipelineDetail, ProblemView, Validation
+from penstock.service.operations.pipelines import get_pipeline
+from penstock.service.operations.versions import version_text
+from penstock.service.refusals import Limits
+from penstock.service.submitted import NAME, Submitted, check_submitted, require_valid
+from penstock.store import ManagedRow, Taken
+
+
+class NotManaged(PenstockError, Terminal):
+    """The pipeline is defined by a file, and changed there."""
+
+    code = "not_managed"
+
+
+def validate_text(desk: Desk, actor: Actor, text: str) -> Validation:
+    """What is right and wrong with a document, as far as this actor may use it; nothing is kept."""
+    require_somewhere(actor, "pipelines.view")
+    found = check_submitted(text, _limits(desk, actor))
+    return Validation(
+        valid=found.spec is not None,
+        name=found.spec.name if found.spec else None,
+        spec=found.spec.shown() if found.spec else None,
+        problems=[ProblemView.of(problem) for problem in found.problems],
+        warnings=[ProblemView.of(warning) for warning in found.warnings],
+    )
+
+
+def create(desk: Desk, actor: Actor, text: str, *, project: str | None = None) -> PipelineDetail:
+    """Keep a new one; `Taken` where a pipeline, or a file, has its name."""
+    require(actor, "pipelines.edit", project)
+    _known_project(desk, project)
+    spec = require_valid(check_submitted(text, _limits(desk, actor, project)))
+    known = desk.snapshot().names
+    if spec.name in known and spec.name not in desk.snapshot().managed:
+        raise Taken("there is a pipeline of this name in a file", received=spec.name, hint="name it otherwise")
+    with audited(desk.store, actor, "pipelines.create", f"pipeline/{spec.name}", project=project) as change:
+        desk.store.managed.create(spec.name, text, by=actor.name, project_id=project)
+        change.after = text
+    desk.forget()
+    return get_pipeline(desk, actor, spec.name)
+
+
+def replace(desk: Desk, actor: Actor, name: str, text: str, revision: int | None) -> PipelineDetail:
+    """Keep another document; `Changed` where the revision is not this one."""
+    row, project = _managed(desk, actor, name)
+    spec = require_valid(_named(name, check_submitted(text, _limits(desk, actor, project))))
+    subject = f"pipeline/{spec.name}"
+    with audited(desk.store, actor, "pipelines.replace", subject, project=project, before=row.text) as change:
+        desk.store.managed.replace(name, text, revision=revision, by=actor.name)
+        change.after = text
+    desk.forget()
+    return get_pipeline(desk, actor, name)
+
+
+def rollback(desk: Desk, actor: Actor, name: str, version: str, revision: int | None) -> PipelineDetail:
+    """Keep an older version's document again; it is checked like a new one."""
+    _managed(desk, actor, name)
+    return replace(desk, actor, name, version_text(desk, actor, name, version).text, revision)
+
+
+def delete(desk: Desk, actor: Actor, name: str, revision: int | None) -> None:
+    """Keep it no longer; its versions, dead letters and history stay."""
+    row, project = _managed(desk, actor, name)
+    with audited(desk.store, actor, "pipelines.delete", f"pipeline/{name}", project=project, before=row.text):
+        desk.store.managed.delete(name, revision=revision, by=actor.name)
+    desk.forget()
+
+
+def _managed(desk: Desk, actor: Actor, name: str) -> tuple[ManagedRow, str | None]:
+    project = desk.pipeline(actor, "pipelines.edit", name)
+    row = desk.store.managed.get(name)
+    if row is None:
+        raise NotManaged(f"{name} is defined by a file", received=name, hint="change the file")
+    return row, project
+
+
+def _limits(desk: Desk, actor: Actor, project: str | None = None) -> Limits:
+    # What reaches the machine itself is for admins of the instance, not for those of a project.
+    admin = actor.role == "admin" and allows(actor, "pipelines.edit", project)
+    return Limits(frozenset(desk.settings.api.allow) if admin else frozenset(), desk.outbound())
+
+
+def _named(name: str, found: Submitted) -> Submitted:
+    if found.spec is not None and found.spec.name != name:
+        problem = Problem(
+            file=NAME, path="name", message=f"the name {name!r} cannot be changed", received=found.spec.name
+        )
+        return Submitted(problems=[problem])
+    return found
+
+
+def _known_project(desk: Desk, project: str | None) -> None:
+    if project is not None and project not in {row.id for row in desk.store.users.projects()}:
+        problem = Problem(path="project", message="there is no such project", received=project)
+        raise InvalidConfigError([problem])

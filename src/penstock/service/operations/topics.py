@@ -1,0 +1,189 @@
+"""Topics, seen through the connection of a pipeline: nobody types addresses or passwords here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from pydantic import Field
+
+from penstock.core.deadline import Deadline
+from penstock.core.errors import ConfigError
+from penstock.core.event import TIMESTAMP_TYPES, RecordLike
+from penstock.core.letter_json import bytes_as_json
+from penstock.core.secrets import MASK
+from penstock.service import topic_browser
+from penstock.service.access import Actor, NotFound, allows
+from penstock.service.operations.desk import Desk
+from penstock.service.operations.letter_models import Bytes, HeaderView
+from penstock.service.operations.models import View
+from penstock.service.topics import Topics
+
+LONGEST_TAIL: Final = 300.0
+"""Seconds: whoever wants more asks again."""
+MOST_TAILED: Final = 10_000
+_MOST_BYTES: Final = 100_000
+"""Of a value that is shown in a list; its end is cut off."""
+
+
+class TopicItem(View):
+    topic: str
+    partitions: int
+    records: int | None = None
+    """Sum over partitions of end minus first offset."""
+
+
+class RecordView(View):
+    """One record as it stands in its topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None = None
+    """Epoch milliseconds."""
+    timestamp_type: str
+    key: Bytes | None = None
+    value: Bytes | None = None
+    headers: list[HeaderView] = Field(default_factory=list)
+    size: int = 0
+    """Bytes of the value."""
+    masked: bool = False
+
+
+class RecordPage(View):
+    """Records, newest first."""
+
+    records: list[RecordView]
+    looked_at: int
+    """Records that were read to find them."""
+    complete: bool
+    """False: time or room was over before all that was asked for had been read."""
+
+
+class DecoderAttempt(View):
+    """What one decoder made of a record."""
+
+    decoder: str
+    configured: bool
+    """It is the one that the pipeline uses."""
+    value: str | None = None
+    """JSON; null: it failed."""
+    why: str | None = None
+    """Why it failed."""
+
+
+def list_topics(desk: Desk, actor: Actor, pipeline: str) -> list[TopicItem]:
+    """Of the pipeline's cluster; those whose role holds for a project only see what the pipeline reads."""
+    topics = _topics(desk, actor, pipeline)
+    found = topics.list()
+    if not allows(actor, "topics.view"):
+        mine = set(desk.spec(pipeline).source.config.subscribed([view.topic for view in found]))
+        found = [view for view in found if view.topic in mine]
+    return [TopicItem(topic=view.topic, partitions=view.partitions, records=view.records) for view in found]
+
+
+def browse(
+    desk: Desk,
+    actor: Actor,
+    pipeline: str,
+    topic: str,
+    *,
+    partition: int | None = None,
+    start: str = "newest",
+    key: str | None = None,
+    limit: int = 50,
+) -> RecordPage:
+    """A page: the `newest` records, or those from an offset, a time or `earliest` on; with `key`, only the ones whose
+    key has this text in it."""
+    _readable(desk, actor, pipeline, topic)
+    connection = desk.spec(pipeline).source.config.connection
+    page = topic_browser.browse(connection, topic, partition=partition, start=start, key=key, limit=limit)
+    records = [_view(desk, record) for record in page.records]
+    return RecordPage(records=records, looked_at=page.looked_at, complete=page.ended)
+
+
+def decoder_report(
+    desk: Desk, actor: Actor, pipeline: str, topic: str, *, partition: int, offset: int
+) -> list[DecoderAttempt]:
+    """What every decoder makes of one record, the pipeline's own first, and why each other one does not fit."""
+    _readable(desk, actor, pipeline, topic)
+    spec = desk.spec(pipeline)
+    page = topic_browser.browse(spec.source.config.connection, topic, partition=partition, start=str(offset), limit=1)
+    record = next((each for each in page.records if each.offset() == offset), None)
+    if record is None:
+        raise NotFound(f"there is no record {topic}/{partition}@{offset}", received=offset)
+    hidden = desk.masking.applies(topic)
+    return [
+        DecoderAttempt(
+            decoder=tried.decoder,
+            configured=tried.configured,
+            value=MASK if hidden and tried.value is not None else tried.value,
+            why=tried.why,
+        )
+        for tried in topic_browser.decoder_report(record, spec)
+    ]
+
+
+def tail(
+    desk: Desk, actor: Actor, pipeline: str, topic: str, *, seconds: float = 30.0, limit: int = 1_000, last: int = 10
+) -> Iterator[RecordView]:
+    """The last records of each partition, and then new ones, until so many or so long."""
+    if not 0 < seconds <= LONGEST_TAIL or not 1 <= limit <= MOST_TAILED or not 0 <= last <= 100:
+        raise ConfigError(
+            "a tail is bounded", allowed=f"up to {LONGEST_TAIL:g} seconds, {MOST_TAILED} records, the last 100"
+        )
+    _readable(desk, actor, pipeline, topic)
+    return _tailed(desk, _topics(desk, actor, pipeline), topic, seconds=seconds, limit=limit, last=last)
+
+
+def _tailed(desk: Desk, topics: Topics, topic: str, *, seconds: float, limit: int, last: int) -> Iterator[RecordView]:
+    records = topics.tail(topic, from_start=False, last=last, deadline=Deadline.after(seconds))
+    for number, record in enumerate(records, 1):
+        yield _view(desk, record)
+        if number >= limit:
+            return
+
+
+def _topics(desk: Desk, actor: Actor, pipeline: str) -> Topics:
+    desk.pipeline(actor, "topics.view", pipeline)
+    spec = desk.spec(pipeline)
+    if spec.source.is_foreign:
+        raise ConfigError(f"{pipeline} does not read from Kafka", received=pipeline)
+    return Topics(spec.source.config.connection)
+
+
+def _readable(desk: Desk, actor: Actor, pipeline: str, topic: str) -> None:
+    desk.pipeline(actor, "topics.view", pipeline)
+    spec = desk.spec(pipeline)
+    if spec.source.is_foreign:
+        raise ConfigError(f"{pipeline} does not read from Kafka", received=pipeline)
+    if not allows(actor, "topics.view") and not spec.source.config.subscribed([topic]):
+        raise NotFound("the pipeline reads no such topic", received=topic)
+
+
+def _view(desk: Desk, record: RecordLike) -> RecordView:
+    kind, millis = record.timestamp()
+    topic, value = record.topic(), record.value()
+    shown = desk.masking.bytes(topic, value)
+    return RecordView(
+        topic=topic,
+        partition=record.partition(),
+        offset=record.offset(),
+        timestamp=millis if kind else None,
+        timestamp_type=TIMESTAMP_TYPES[kind],
+        key=_bytes(record.key()),
+        value=_bytes(shown),
+        headers=[HeaderView(name=name, value=_bytes(content)) for name, content in record.headers() or []],
+        size=len(value or b""),
+        masked=desk.masking.applies(topic),
+    )
+
+
+def _bytes(raw: bytes | None) -> Bytes | None:
+    data: Any = bytes_as_json(None if raw is None else _cut(raw))
+    return None if data is None else Bytes(**data)
+
+
+def _cut(raw: bytes) -> bytes:
+    # Cut between characters, or text would turn into base64.
+    return raw if len(raw) <= _MOST_BYTES else raw[:_MOST_BYTES].decode("utf-8", "ignore").encode()

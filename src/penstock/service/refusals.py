@@ -1,0 +1,180 @@
+"""What a spec may not name when it comes through the API: code, files, variables, secrets, addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from penstock.config.documents import Document
+from penstock.config.http_settings import Allowed
+from penstock.config.problems import Path as KeyPath
+from penstock.config.problems import Problem
+from penstock.core.errors import PenstockError
+from penstock.core.secrets import find_secrets, is_secret_key
+from penstock.kafka.properties import refuse_dangerous
+from penstock.service.outbound import Outbound
+
+_REFERENCE: Final = "$ref"
+_STEPS: Final = ("filters", "filter", "transform", "transforms")
+_NEEDS: Final[dict[str, Allowed]] = {"python": "python", "command": "command", "file": "file"}
+_CODE: Final = ("callable", "processor")
+_REGISTRY: Final = ("basic.auth.", "bearer.auth.token", "bearer.auth.credentials.source")
+"""Settings of the registry's client that load nothing and lead nowhere."""
+_ADDRESSES: Final = ("url", "urls", "webhook_url", "server", "schema_registry_url")
+
+Need = tuple[Allowed, KeyPath, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a caller may name."""
+
+    allowed: frozenset[str] = frozenset()
+    """Of `api.allow`, where the caller is an admin; nothing for others."""
+    outbound: Outbound = field(default_factory=Outbound)
+
+
+def is_secret_reference(value: object) -> bool:
+    """`{$ref: NAME}`: a named secret of the store."""
+    return isinstance(value, Mapping) and set(value) == {_REFERENCE}
+
+
+def refusals(document: Document, limits: Limits) -> Iterator[Problem]:
+    """All that the document names and its sender may not."""
+    for need, path, what in (*_kinds(document.data), *_values(document.data)):
+        if need not in limits.allowed:
+            message = f"{what} is not taken from API callers"
+            hint = f"only admins may, and only where PENSTOCK_API_ALLOW lists {need}"
+            yield document.problem(path, message, hint=hint)
+    for path, message in _written_secrets(document.data):
+        yield document.problem(path, message, hint="keep it in the store, and write {$ref: NAME}")
+    yield from _client_properties(document)
+    if "private" not in limits.allowed:
+        yield from _addresses(document, limits.outbound)
+
+
+def _kinds(data: dict[str, Any]) -> Iterator[Need]:
+    for key in ("dialect", "kind"):
+        if data.get(key, "pipeline") != "pipeline":
+            yield "import", (key,), f"{key} {data[key]!r}"
+    for path, step in _steps(data):
+        kind = str(step.get("type") or "")
+        if kind in _NEEDS:
+            yield _NEEDS[kind], (*path, "type"), f"the type {kind!r}"
+        elif "." in kind or ":" in kind:
+            yield "import", (*path, "type"), "an import path"
+
+
+def _values(data: dict[str, Any]) -> Iterator[Need]:
+    for path, value in _walk(data):
+        key = str(path[-1]) if path else ""
+        if not isinstance(value, str):
+            if key == "allow_private" and value:
+                yield "private", path, "allow_private"
+        elif "${file:" in value:
+            yield "env-file", path, "${file:…}"
+        elif "${" in value or value.startswith("$"):
+            yield "env", path, "a variable"
+        elif key in _CODE and ("." in value or ":" in value):
+            yield "import", path, "an import path"
+        elif _is_file(path, value):
+            yield "file", path, "a file"
+
+
+def _is_file(path: KeyPath, value: str) -> bool:
+    key = str(path[-1])
+    if path[0] == "datahub":
+        return key.endswith("_path")
+    named = path[:2] == ("options", "dead_letter") and key == "file"
+    return named or key == "failed_events_dir" or (key == "url" and value.lower().startswith("sqlite"))
+
+
+def _steps(data: dict[str, Any]) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
+    for key in ("action", "source"):
+        if isinstance(data.get(key), dict):
+            yield (key,), data[key]
+    for key in _STEPS:
+        steps = data.get(key)
+        if isinstance(steps, list):
+            yield from (((key, index), step) for index, step in enumerate(steps) if isinstance(step, dict))
+
+
+def _written_secrets(data: Any) -> Iterator[tuple[KeyPath, str]]:
+    for path, value in _walk(data):
+        if isinstance(value, str) and (not value or "${" in value or value.startswith("$")):
+            continue  # looked up where it is used, if the caller may have that
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            secret = any(is_secret_key(str(key)) for key in path)
+            if secret or find_secrets(value):
+                yield path, "a secret is written out"
+
+
+def _client_properties(document: Document) -> Iterator[Problem]:
+    for path, value in _walk(document.data, inner=True):
+        if not path or not isinstance(value, Mapping):
+            continue
+        if path[-1] == "consumer_config":
+            try:
+                refuse_dangerous(value)
+            except PenstockError as error:
+                named = str(error.received[0]) if isinstance(error.received, Sequence) and error.received else ""
+                yield document.problem((*path, named), error.message, hint=error.hint)
+        elif path[-1] == "schema_registry_config":
+            bad = sorted(str(name) for name in value if not str(name).startswith(_REGISTRY))
+            if bad:
+                message = f"not taken from API callers: {', '.join(bad)}"
+                yield document.problem((*path, bad[0]), message, allowed=_REGISTRY)
+
+
+def _addresses(document: Document, outbound: Outbound) -> Iterator[Problem]:
+    for path, value in (*_walk(document.data), (("source", "config", "connection", "bootstrap"), _cluster(document))):
+        if not isinstance(value, str) or not path:
+            continue
+        for host in _hosts(path, value):
+            try:
+                outbound.check(host)
+            except PenstockError as error:
+                yield document.problem(path, error.message, received=host, hint=error.hint)
+
+
+def _cluster(document: Document) -> str | None:
+    """The cluster that is meant where none is named."""
+    here: Any = document.data
+    for key in ("source", "config", "connection", "bootstrap"):
+        here = here.get(key) if isinstance(here, Mapping) else None
+    return "localhost" if here is None else None
+
+
+def _hosts(path: KeyPath, value: str) -> Iterator[str]:
+    keys = [key for key in path if isinstance(key, str)]
+    if keys[-1] == "bootstrap":
+        for place in value.split(","):
+            host, colon, _ = place.strip().rpartition(":")
+            yield host if colon and not place.strip().endswith("]") else place.strip()
+    elif keys[-1] in _ADDRESSES:
+        for url in value.split(","):
+            try:
+                parts = urlsplit(url.strip())
+                host = parts.hostname
+            except ValueError:
+                continue  # the models say what is wrong with it
+            if host and parts.scheme != "mock" and not parts.scheme.startswith("sqlite"):
+                yield host
+
+
+def _walk(value: Any, path: KeyPath = (), *, inner: bool = False) -> Iterator[tuple[KeyPath, Any]]:
+    """Every value at the end of a path; with `inner`, every map instead."""
+    if isinstance(value, Mapping):
+        if is_secret_reference(value):
+            return
+        if inner:
+            yield path, value
+        for key, item in value.items():
+            yield from _walk(item, (*path, str(key)), inner=inner)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _walk(item, (*path, index), inner=inner)
+    elif not inner:
+        yield path, value

@@ -1,0 +1,72 @@
+"""Specs that come through the API: what callers may not name is refused before anything of it is loaded or made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.config.documents import Document, read_text
+from penstock.config.loading import Loaded, load_document
+from penstock.config.problems import InvalidConfigError, Problem
+from penstock.config.spec import PipelineSpec
+from penstock.service.refusals import Limits, is_secret_reference, refusals
+from penstock.service.validation import checked
+
+NAME: Final = "spec"
+"""Stands where a file's name would."""
+
+
+@dataclass(slots=True)
+class Submitted:
+    """What became of a text."""
+
+    spec: PipelineSpec | None = None
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+
+def check_submitted(text: str, limits: Limits) -> Submitted:
+    """Everything that is wrong with it; nothing outside is touched but names that are resolved."""
+    reading = read_text(NAME, text)
+    problems = reading.problems or list(_shape(reading.documents)) or list(refusals(reading.documents[0], limits))
+    if problems:
+        return Submitted(problems=problems)
+    loaded = _loaded(reading.documents[0])
+    if loaded.problems or not loaded.specs:
+        return Submitted(problems=loaded.problems or loaded.warnings)
+    return Submitted(loaded.specs[0].with_origin(None), [], loaded.warnings)
+
+
+def require_valid(found: Submitted) -> PipelineSpec:
+    """The spec, or `InvalidConfigError` with all that is wrong."""
+    if found.spec is None:
+        raise InvalidConfigError(found.problems)
+    return found.spec
+
+
+def _shape(documents: Sequence[Document]) -> Iterator[Problem]:
+    first, *more = documents
+    if more:
+        yield more[0].problem((), "only one document is wanted here")
+    elif not isinstance(first.data, dict):
+        yield first.problem((), "a map with name, source and action is wanted at the top")
+    elif "/" in str(first.data.get("name")):
+        # A name is part of an address, where a slash means something else.
+        yield first.problem(("name",), "a name in the store has no '/' in it", received=first.data["name"])
+
+
+def _loaded(document: Document) -> Loaded:
+    # References are not looked up here: what a secret says does not matter to a check.
+    data = _without_references(document.data)
+    # No text: DataHub's files would be parsed once more from it. No variables: none of this machine's may leave it.
+    prepared = Document(document.file, data, document.tree, document.first_line)
+    return checked(load_document(prepared, {}))
+
+
+def _without_references(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        if is_secret_reference(value):
+            return "reference"
+        return {key: _without_references(item) for key, item in value.items()}
+    return [_without_references(item) for item in value] if isinstance(value, list) else value
