@@ -17,9 +17,10 @@ from penstock.config.expansion import expand_document
 from penstock.config.http_settings import ApiSettings, HttpSettings, MaskingSettings, OidcSettings
 from penstock.config.model import Model, ProblemAt
 from penstock.config.problems import InvalidConfigError, Problem, did_you_mean, dotted
+from penstock.config.signal_settings import LineageSettings, OtelSettings, SentrySettings
 from penstock.config.translation import problems_of
 from penstock.core.durations import Duration
-from penstock.core.secrets import MASK, find_secrets, masked
+from penstock.core.secrets import MASK, Secret, find_secrets, masked
 from penstock.core.sizes import Size
 
 _PREFIX = "PENSTOCK_"
@@ -139,6 +140,12 @@ class Settings(BaseSettings):
     """Dead letters."""
     log: LogSettings = Field(default_factory=LogSettings)
     """Logs."""
+    lineage: LineageSettings = Field(default_factory=LineageSettings)
+    """OpenLineage."""
+    sentry: SentrySettings = Field(default_factory=SentrySettings)
+    """Sentry."""
+    otel: OtelSettings = Field(default_factory=OtelSettings)
+    """OpenTelemetry."""
 
     _file: Path | None = PrivateAttr(default=None)
     _warnings: tuple[Problem, ...] = PrivateAttr(default=())
@@ -192,8 +199,9 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> frozenset[str]:
         """Secret values in the settings, for scrubbing."""
-        password = self.oidc.client_secret
-        return frozenset(find_secrets(self.model_dump()) - {MASK}) | ({password.reveal()} if password else set())
+        given = (value for _, section in self if isinstance(section, BaseModel) for _, value in section)
+        declared = {value.reveal() for value in given if isinstance(value, Secret)}
+        return frozenset(find_secrets(self.model_dump()) - {MASK}) | declared
 
     def shown(self) -> dict[str, Any]:
         """The settings as plain data with secrets masked."""

@@ -37,6 +37,9 @@ class LatencyCollector(Collector):
         with self._lock:
             self._series.pop((pipeline,), None)
 
+    def describe(self) -> Iterable[HistogramMetricFamily]:
+        yield HistogramMetricFamily(self._name, self._text, labels=self._labels)
+
     def collect(self) -> Iterable[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
         with self._lock:
@@ -71,6 +74,9 @@ class TimesCollector(Collector):
                 for labels, times in self._series.items()
             ]
 
+    def describe(self) -> Iterable[HistogramMetricFamily]:
+        yield HistogramMetricFamily(self._name, self._text, labels=self._labels)
+
     def collect(self) -> Iterable[HistogramMetricFamily]:
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
         for labels, buckets, total in self.samples():
@@ -95,29 +101,35 @@ class OpenTelemetryNames(Collector):
     ) -> None:
         self._read, self._stages, self._commits, self._group_of = read, stages, commits, group_of
 
-    def collect(self) -> Iterable[CounterMetricFamily | HistogramMetricFamily]:
+    def describe(self) -> Iterable[CounterMetricFamily | HistogramMetricFamily]:
+        return self._families()
+
+    def _families(self) -> tuple[CounterMetricFamily, HistogramMetricFamily, HistogramMetricFamily]:
         names = ["messaging_system", "messaging_operation_name", "messaging_consumer_group_name"]
-        consumed = CounterMetricFamily(
-            "messaging_client_consumed_messages", "Messages delivered to the application.", labels=names
+        return (
+            CounterMetricFamily(
+                "messaging_client_consumed_messages", "Messages delivered to the application.", labels=names
+            ),
+            HistogramMetricFamily(
+                "messaging_process_duration_seconds", "Duration of processing operation.", labels=names
+            ),
+            HistogramMetricFamily(
+                "messaging_client_operation_duration_seconds",
+                "Duration of messaging operation initiated by a client.",
+                labels=names,
+            ),
         )
-        for sample in _samples(self._read, "_total"):
-            consumed.add_metric(self._labels("poll", sample[0]["pipeline"]), sample[1])
-        yield consumed
-        process = HistogramMetricFamily(
-            "messaging_process_duration_seconds", "Duration of processing operation.", labels=names
-        )
-        for labels, buckets, total in self._stages.samples():
-            if labels[1] in ("act", "write"):
-                process.add_metric(self._labels("process", labels[0]), buckets, sum_value=total)
-        yield process
-        operation = HistogramMetricFamily(
-            "messaging_client_operation_duration_seconds",
-            "Duration of messaging operation initiated by a client.",
-            labels=names,
-        )
+
+    def collect(self) -> Iterable[CounterMetricFamily | HistogramMetricFamily]:
+        consumed, process, operation = self._families()
+        for labels, value in _samples(self._read, "_total"):
+            consumed.add_metric(self._labels("poll", labels["pipeline"]), value)
+        for (pipeline, stage), buckets, total in self._stages.samples():
+            if stage in ("act", "write"):
+                process.add_metric(self._labels("process", pipeline), buckets, sum_value=total)
         for pipeline, buckets, total in _histograms(self._commits):
             operation.add_metric(self._labels("commit", pipeline), buckets, sum_value=total)
-        yield operation
+        return consumed, process, operation
 
     def _labels(self, operation: str, pipeline: str) -> list[str]:
         return ["kafka", operation, self._group_of(pipeline)]

@@ -19,6 +19,23 @@ Output = Literal["stderr", "split"]
 _NOISY = ("py4j", "aiohttp.access", "uvicorn", "asyncio", "alembic")
 """Libraries whose information is of no use to people who run pipelines."""
 
+_ALSO: list[logging.Handler] = []
+"""Further places that messages go to, as JSON."""
+_STEPS: list[structlog.typing.Processor] = []
+"""What every message goes through, scrubbing included."""
+
+
+def also_to(handler: logging.Handler) -> None:
+    """Send messages there, too, as JSON; they are scrubbed as all are."""
+    _ALSO.append(handler)
+    handler.setFormatter(_formatter("json", sys.stderr))
+    logging.getLogger().addHandler(handler)
+
+
+def no_longer_to(handler: logging.Handler) -> None:
+    _ALSO.remove(handler)
+    logging.getLogger().removeHandler(handler)
+
 
 def configure_logs(
     *,
@@ -29,20 +46,19 @@ def configure_logs(
     stream: TextIO | None = None,
 ) -> None:
     """Send everything to `stream` (default: by `output`); call again to change it, as with more secrets."""
-    scrub = _Scrub(secrets)
-    shared: list[structlog.typing.Processor] = [
+    _STEPS[:] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        scrub,
+        _Scrub(secrets),
     ]
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
             structlog.stdlib.PositionalArgumentsFormatter(),
-            *shared,
+            *_STEPS,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -51,10 +67,13 @@ def configure_logs(
         cache_logger_on_first_use=False,
     )
     root = logging.getLogger()
-    root.handlers[:] = [_handler(target, format, shared) for target in _targets(output, stream)]
+    root.handlers[:] = [_handler(target, format) for target in _targets(output, stream)]
     if len(root.handlers) > 1:
         root.handlers[0].addFilter(lambda record: record.levelno < logging.ERROR)
         root.handlers[1].setLevel(logging.ERROR)
+    for handler in _ALSO:
+        handler.setFormatter(_formatter("json", sys.stderr))
+        root.addHandler(handler)
     root.setLevel(level.upper())
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -66,15 +85,17 @@ def _targets(output: Output, stream: TextIO | None) -> list[TextIO]:
     return [sys.stdout, sys.stderr] if output == "split" else [sys.stderr]
 
 
-def _handler(target: TextIO, format: Format, shared: list[structlog.typing.Processor]) -> logging.Handler:  # noqa: A002 - as above
+def _handler(target: TextIO, format: Format) -> logging.Handler:  # noqa: A002 - as above
     handler = logging.StreamHandler(target)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(format, target)],
-        )
-    )
+    handler.setFormatter(_formatter(format, target))
     return handler
+
+
+def _formatter(format: Format, target: TextIO) -> logging.Formatter:  # noqa: A002 - as above
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=list(_STEPS),
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(format, target)],
+    )
 
 
 def _renderer(format: Format, stream: TextIO) -> structlog.typing.Processor:  # noqa: A002 - as above

@@ -24,6 +24,7 @@ from penstock.engine.spark import Spark, SparkDied
 from penstock.service.logs import configure_logs
 from penstock.service.opening import opened_for_writing
 from penstock.service.reloading import Reloader
+from penstock.service.signals import Signals
 from penstock.service.statistics import statistics
 from penstock.service.taking import Taking
 from penstock.service.validation import load_checked
@@ -122,7 +123,7 @@ def run_instance(
         raise InvalidConfigError(loaded.problems)
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
     configure_logs(**settings.log.model_dump(), secrets=secrets)
-    with Stop() as asked, opened_for_writing(settings) as store:
+    with Signals(settings) as signals, Stop() as asked, opened_for_writing(settings) as store:
         instance = Instance(
             settings,
             store,
@@ -138,6 +139,7 @@ def run_instance(
             for spec in list(loaded.specs):
                 taking.take(spec, loaded)
             instance.start()
+            signals.begin(instance)
             asked.listen()
             _say_what_does_not_run(instance)
             if on_ready:
