@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from penstock.config.spec import PipelineSpec
-from penstock.console.frame import Visit
+from collections.abc import Sequence
+
 from penstock.console.parts import box, chip, plain, text
-from penstock.core.event import Record
+from penstock.service.operations.topics import DecoderAttempt
 
 
-async def show_decoders(visit: Visit, record: Record, spec: PipelineSpec | None) -> None:
+def show_attempts(attempts: Sequence[DecoderAttempt]) -> None:
     """The pipeline's own decoder first, then those that succeed."""
-    if record.value() is None:
-        text("The value is null: there is nothing to decode.", "muted")
-        return
-    for tried in await visit.ask(visit.data.decoders, record, spec):
+    for tried in attempts:
         with box("card"):
             with box("card-head"):
                 text(tried.decoder, "mono")

@@ -5,25 +5,28 @@ from __future__ import annotations
 from nicegui import ui
 
 from penstock.console import words
+from penstock.console.bytes_view import raw
 from penstock.console.frame import Visit
 from penstock.console.parts import asking, box, button, difference, problem, text
 from penstock.core.errors import ConfigError, PenstockError
+from penstock.service.operations import dead_letters as operations
+from penstock.service.operations.letter_models import LetterChoice, LetterDetail
 from penstock.service.replay import Edit
-from penstock.store import StoredDeadLetter
 
 
-def open_edit(visit: Visit, found: StoredDeadLetter) -> None:
+def open_edit(visit: Visit, letter: LetterDetail) -> None:
     """The letter keeps its own bytes; only the replay gets the new ones."""
-    before = words.editable(found.letter.value)
+    value, choice = raw(letter.value), LetterChoice(ids=[letter.id])
+    before = words.editable(value)
     as_hex = before is None
-    shown = before if before is not None else (found.letter.value or b"").hex(" ")
+    shown = before if before is not None else (value or b"").hex(" ")
 
     with asking("Edit and replay") as dialog:
         kind = "as hex, for the bytes are not plain text" if as_hex else "as text"
         text(f"The value, {kind}. The dead letter keeps its original bytes.", "muted")
         field = ui.textarea(value=shown).props('outlined rows=12 input-style="resize: vertical"')
         field.classes("field mono").props('aria-label="Value"')
-        null = ui.checkbox("A null value instead (a tombstone)", value=found.letter.value is None)
+        null = ui.checkbox("A null value instead (a tombstone)", value=value is None)
         with box("preview") as preview:
             pass
 
@@ -43,12 +46,12 @@ def open_edit(visit: Visit, found: StoredDeadLetter) -> None:
             with preview:
                 try:
                     edit = edited()
-                    plan = await visit.ask(visit.data.plan, [found.id], edit)
+                    plan = await visit.ask(operations.plan_replay, choice)
                 except PenstockError as error:
                     problem(error)
                     return
                 difference(shown, "null" if edit.value is None else str(field.value or ""))
-                text(f"{plan.letters} event would go through {found.letter.pipeline} as it is now.", "muted small")
+                text(f"{plan.letters} event would go through {letter.pipeline} as it is now.", "muted small")
 
         async def go() -> None:
             try:
@@ -58,11 +61,10 @@ def open_edit(visit: Visit, found: StoredDeadLetter) -> None:
                 with preview:
                     problem(error)
                 return
-            what = f"dead letter {found.id}, edited"
-            job = await visit.tell(None, visit.data.replay, [found.id], by=visit.who, what=what, edit=edit)
+            job = await visit.tell(None, operations.replay, choice, edit=edit)
             if job is not None:
                 dialog.close()
-                ui.navigate.to(f"/replays/{job.id}")
+                ui.navigate.to(f"/jobs/{job.id}")
 
         with box("foot"):
             button("Cancel", dialog.close)

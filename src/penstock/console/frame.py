@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, TypeVar, cast
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 from fastapi import Request, Response
@@ -15,6 +17,9 @@ from penstock.console.data import Data
 from penstock.console.overview import Verdict
 from penstock.console.parts import box, button, link, notify, problem, text
 from penstock.core.errors import PenstockError
+from penstock.service.access import Actor, Right, allows_somewhere
+from penstock.service.authentication import Authentication, LogInFirst
+from penstock.service.operations.desk import Desk
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,10 +27,18 @@ T = TypeVar("T")
 PLACES: Final = (
     ("Pipelines", "/", "p"),
     ("Dead letters", "/dead-letters", "d"),
-    ("Replays", "/replays", "r"),
+    ("Jobs", "/jobs", "j"),
     ("Topics", "/topics", "t"),
     ("Instances", "/instances", "i"),
+    ("Audit", "/audit", "a"),
+    ("Users", "/users", "u"),
 )
+_RIGHTS: Final[dict[str, Right]] = {"/audit": "audit.view", "/users": "tokens.own"}
+"""Places that not everybody is shown."""
+_KNOWN: Final = 10.0
+"""Seconds after which a page that is open asks again who has opened it."""
+_SLOW: Final = 30.0
+"""Seconds that a page may take: a broker that is away is waited for."""
 REFRESH: Final = 2.0
 """Seconds between two looks of a page that shows what goes on."""
 
@@ -46,7 +59,8 @@ class Visit:
 
     data: Data
     request: Request
-    who: str
+    _actor: Actor
+    _known_until: float = field(default_factory=lambda: time.monotonic() + _KNOWN)
 
     @property
     def path(self) -> dict[str, str]:
@@ -56,17 +70,36 @@ class Visit:
         """A value of the address; None where it is absent or empty."""
         return self.request.query_params.get(name) or None
 
-    async def ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Ask the service in a thread of its own: the loop is shared by all pages."""
-        return cast("T", await run.io_bound(question, *args, **kwargs))  # None only while the server stops
+    def may(self, right: Right) -> bool:
+        """Whether whoever opened the page has the right somewhere."""
+        return allows_somewhere(self._actor, right)
 
-    async def tell(self, done: str | None, command: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    @property
+    def who(self) -> str:
+        return self._actor.name
+
+    async def ask(self, question: Callable[Concatenate[Desk, Actor, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask an operation, in a thread of its own: the loop is shared by all pages."""
+
+        def asked() -> T:
+            if time.monotonic() >= self._known_until:
+                # A page may stay open for longer than a session lasts, or a role.
+                self._actor = self.data.actor(self.request)
+                self._known_until = time.monotonic() + _KNOWN
+            return question(self.data.desk, self._actor, *args, **kwargs)
+
+        return cast("T", await run.io_bound(asked))  # None only while the server stops
+
+    async def tell(
+        self, done: str | None, command: Callable[Concatenate[Desk, Actor, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T | None:
         """Give a command and say that it is done, or why it was refused; None then."""
         try:
-            answer = await run.io_bound(command, *args, **kwargs)
+            answer = await self.ask(command, *args, **kwargs)
         except PenstockError as error:
             notify(str(error), good=False)
             return None
+        self.data.forget()
         if done:
             notify(done)
         return answer
@@ -88,9 +121,9 @@ class Pages:
         """A page within the frame. A refused question becomes a problem on it, with the reason."""
 
         def register(build: Build) -> Build:
-            @ui.page(path, title=f"{name} · Penstock")
+            @ui.page(path, title=f"{name} · Penstock", response_timeout=_SLOW)
             async def built(request: Request) -> Response | None:
-                visit = self.visit(request)
+                visit = await run.io_bound(self.visit, request)
                 if visit is None:
                     back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
                     return RedirectResponse(url("/login", next=back), status_code=303)
@@ -106,38 +139,54 @@ class Pages:
 
         return register
 
-    def visit(self, request: Request) -> Visit | None:
-        """Who opens a page; None: someone who has to log in first."""
+    @property
+    def data(self) -> Data:
         if self._data is None:
             raise RuntimeError("the console is not being served")
-        return Visit(self._data, request, "console")
+        return self._data
+
+    @property
+    def authentication(self) -> Authentication:
+        return self.data.authentication
+
+    def visit(self, request: Request) -> Visit | None:
+        """Who opens a page; None: someone who has to log in first."""
+        try:
+            return Visit(self.data, request, self.data.actor(request))
+        except LogInFirst:
+            return None
 
 
 pages: Final = Pages()
 
 
 async def _frame(visit: Visit, here: str) -> ui.element:
-    dark = _theme(visit.request.cookies.get("penstock_theme"))
+    dark = theme(visit.request)
     with box("top"), box("top-row"):
         with ui.element("a").classes("brand").props('href="/" aria-label="Penstock, home"'):
             ui.element("img").props('src="/_console/mark.svg" alt=""')
             text("Penstock", tag="span")
         with ui.element("nav").classes("nav").props('aria-label="Places"'):
             for name, target, _ in PLACES:
-                link(name, target, "here" if target == here else "")
+                if target not in _RIGHTS or visit.may(_RIGHTS[target]):
+                    link(name, target, "here" if target == here else "")
         with box("tools"):
             button("?", lambda: ui.run_javascript("document.getElementById('keys').showModal()"), "tiny").props(
                 'aria-label="Keys"'
             )
             _theme_button(dark)
+            if visit.data.authentication.required:
+                text(visit.who, "who small", "span")
+                button("Log out", lambda: ui.navigate.to("/logout"), "tiny")
     await _banner(visit)
     _keys()
     with ui.element("main").classes("main") as main:
         return main
 
 
-def _theme(cookie: str | None) -> ui.dark_mode:
-    return ui.dark_mode({"dark": True, "light": False}.get(cookie or ""))
+def theme(request: Request) -> ui.dark_mode:
+    """Light, dark, or as the browser likes."""
+    return ui.dark_mode({"dark": True, "light": False}.get(request.cookies.get("penstock_theme") or ""))
 
 
 def _theme_button(dark: ui.dark_mode) -> None:
@@ -193,6 +242,19 @@ def _keys() -> None:
                 text(name)
         with ui.element("form").props("method=dialog"):
             text("Close", tag="button").classes("act")
+
+
+@asynccontextmanager
+async def waiting() -> AsyncIterator[None]:
+    """Around a question that may take seconds: the page is there meanwhile, and says so."""
+    with box("head") as shown:
+        ui.spinner(size="1.6em")
+        text("Asking the cluster…", "muted")
+    await ui.context.client.connected(timeout=_SLOW)
+    try:
+        yield
+    finally:
+        shown.delete()
 
 
 def refreshing(look: Callable[[], Awaitable[None]]) -> ui.timer:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import ValidationError
+
 from penstock.console.frame import Visit, url
 from penstock.core.errors import ConfigError
-from penstock.service.dead_letters import which_letters
-from penstock.store import DeadLetterFilter
+from penstock.service.operations.letter_models import LetterChoice, LetterQuery
 
 PATH: Final = "/dead-letters"
 FACETS: Final = (("status", "Status"), ("stage", "Stage"), ("pipeline", "Pipeline"), ("topic", "Topic"))
-_WORDS: Final = ("pipeline", "topic", "stage", "status", "fingerprint", "since", "until", "text")
+_WORDS: Final = ("pipeline", "topic", "partition", "stage", "status", "fingerprint", "since", "until", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +21,29 @@ class Chosen:
     """What an address asks for: the words as they were written, and what they mean."""
 
     words: dict[str, str]
-    which: DeadLetterFilter
+    query: LetterQuery
 
     def address(self, path: str = PATH, /, **changes: str | None) -> str:
         """The same with some words changed; None takes one out."""
         return url(path, **(self.words | changes))
 
+    @property
+    def choice(self) -> LetterChoice:
+        """All of them; without a filter, all that are new."""
+        return LetterChoice(filter=self.query if self.words else LetterQuery(status="new"))
+
     def said(self) -> str:
         """In words, for a person."""
-        return ", ".join(f"{name} {value}" for name, value in self.words.items()) or "all open dead letters"
+        return ", ".join(f"{name} {value}" for name, value in self.words.items()) or "all new dead letters"
 
 
 def chosen(visit: Visit) -> Chosen:
     """An error names the word that is none."""
     words = {name: value for name in _WORDS if (value := visit.asked(name)) is not None}
-    partition = visit.asked("partition")
-    if partition is not None and not partition.isdecimal():
-        raise ConfigError("the partition is no number", received=partition)
-    which = which_letters(**words, partition=None if partition is None else int(partition))
-    return Chosen(words | ({"partition": partition} if partition else {}), which)
+    try:
+        query = LetterQuery.model_validate(words)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise ConfigError(f"{wrong['loc'][0]}: {wrong['msg']}", received=wrong["input"]) from None
+    query.filter()
+    return Chosen(words, query)

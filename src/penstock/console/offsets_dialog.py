@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from nicegui import ui
+from pydantic import ValidationError
 
 from penstock.console import words
 from penstock.console.frame import Visit
 from penstock.console.parts import asking, box, button, problem, text
 from penstock.console.tables import Column, table
-from penstock.core.clock import parse_time
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.service.offsets import Move, Target
+from penstock.service.operations import offsets
+from penstock.service.operations.offsets import MoveView, ResetRequest
 
 _MOVES: Final = (
     Column("place", "Partition", lead=True),
@@ -28,6 +29,7 @@ _KINDS: Final = {
     "shift": "So many further or back",
     "offset": "An offset",
 }
+_FIELDS: Final = {"time": "time", "shift": "by", "offset": "offset"}
 _HINTS: Final = {"time": "2026-01-31T12:00:00Z", "shift": "-100", "offset": "42"}
 
 
@@ -47,19 +49,19 @@ def open_offsets(visit: Visit, name: str) -> None:
         kind.on_value_change(lambda event: number.props(f'placeholder="{_HINTS.get(event.value, "")}"'))
         with box("preview") as preview:
             pass
-        planned: list[tuple[Target, dict[str, Any]]] = []
+        planned: list[ResetRequest] = []
 
         async def show() -> None:
             preview.clear()
             planned.clear()
             reset.disable()
-            where: dict[str, Any] = {
-                "topic": topic.value or None,
-                "partition": None if partition.value is None else int(partition.value),
-            }
             try:
-                target = _target(str(kind.value), str(number.value or ""))
-                moves = await visit.ask(visit.data.preview_reset, name, target, **where)
+                only = {
+                    "topic": topic.value or None,
+                    "partition": None if partition.value is None else int(partition.value),
+                }
+                request = _request(str(kind.value), str(number.value or ""), only)
+                moves = await visit.ask(offsets.preview, name, request)
             except PenstockError as error:
                 with preview:
                     problem(error)
@@ -67,16 +69,13 @@ def open_offsets(visit: Visit, name: str) -> None:
             with preview:
                 text(_summary(moves), "wrap")
                 table(_MOVES, [_row(move) for move in moves], key="place", label="What a reset would do")
-            planned.append((target, where))
+            planned.append(request)
             reset.enable()
 
         async def go() -> None:
-            target, where = planned[0]
             reset.disable()
-            done = await visit.tell(None, visit.data.reset, name, target, **where, reapply=False)
-            if done is not None:
+            if await visit.tell(f"{name}: offsets are set", offsets.reset, name, planned[0]) is not None:
                 dialog.close()
-                ui.notify(f"offsets of {name} set to {target}", type="positive")
 
         with box("foot"):
             button("Cancel", dialog.close)
@@ -86,26 +85,15 @@ def open_offsets(visit: Visit, name: str) -> None:
     dialog.open()
 
 
-def _target(kind: str, written: str) -> Target:
+def _request(kind: str, written: str, only: dict[str, Any]) -> ResetRequest:
+    field = _FIELDS.get(kind)
     try:
-        match kind:
-            case "time":
-                return Target("time", parse_time(written))
-            case "shift":
-                return Target("shift", int(written))
-            case "offset":
-                return Target("offset", int(written))
-            case "latest":
-                return Target("latest")
-            case _:
-                return Target("earliest")
-    except ValueError:
-        raise ConfigError(
-            f"{written!r} is no {'time' if kind == 'time' else 'whole number'}", received=written, allowed=_HINTS[kind]
-        ) from None
+        return ResetRequest.model_validate({"to": kind} | ({field: written} if field else {}) | only)
+    except ValidationError:
+        raise ConfigError(f"{written!r} is no {kind}", received=written, allowed=_HINTS.get(kind)) from None
 
 
-def _summary(moves: list[Move]) -> str:
+def _summary(moves: list[MoveView]) -> str:
     skipped = sum(move.skipped or 0 for move in moves)
     repeated = sum(move.repeated or 0 for move in moves)
     if not skipped and not repeated:
@@ -115,7 +103,7 @@ def _summary(moves: list[Move]) -> str:
     )
 
 
-def _row(move: Move) -> dict[str, Any]:
+def _row(move: MoveView) -> dict[str, Any]:
     return {
         "place": f"{move.topic}/{move.partition}",
         "old": move.old,

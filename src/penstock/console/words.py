@@ -57,7 +57,7 @@ def millis(value: float | None) -> str:
         return "—"
     if value >= 1000:
         return f"{value / 1000:.1f} s"
-    return f"{value:.0f} ms" if value >= 1 else f"{value:.1f} ms"
+    return f"{value:.0f} ms" if value >= 1 else f"{1000 * value:.0f} µs"
 
 
 def size(count: int) -> str:
@@ -90,6 +90,11 @@ def moment(epoch_millis: int | None) -> str:
 def moment_of(text: str | None) -> str:
     """The same of an ISO time."""
     return "—" if text is None else moment(int(datetime.fromisoformat(text).timestamp() * 1000))
+
+
+def ago_of(text: str) -> str:
+    """How long an ISO time is past."""
+    return ago(datetime.fromisoformat(text).timestamp())
 
 
 def hex_dump(raw: bytes) -> str:

@@ -7,16 +7,17 @@ from typing import Final
 from nicegui import ui
 
 from penstock.console import words
-from penstock.console.decoders import show_decoders
+from penstock.console.bytes_view import raw, shown
+from penstock.console.decoders import show_attempts
 from penstock.console.edit_dialog import open_edit
-from penstock.console.frame import Visit, pages, pipeline_url, url
+from penstock.console.frame import Visit, pages, pipeline_url, query_of, url
 from penstock.console.letter_filters import PATH
-from penstock.console.parts import box, button, card, chip, confirm, facts, link, plain, raw_bytes, text, title
+from penstock.console.parts import box, button, card, chip, confirm, facts, link, plain, problem, raw_bytes, text, title
 from penstock.console.tables import cell
-from penstock.core.dead_letter import DeadLetter
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.core.event import TIMESTAMP_TYPES, Record
-from penstock.store import StoredDeadLetter
+from penstock.service.operations import dead_letters as operations
+from penstock.service.operations.letter_decoding import decode_letter
+from penstock.service.operations.letter_models import LetterChoice, LetterDetail
 
 _OPEN: Final = ("new", "parked")
 
@@ -26,41 +27,42 @@ async def dead_letter(visit: Visit) -> None:
     written = visit.path["letter"]
     if not written.isdecimal():
         raise ConfigError("a dead letter is named by its number", received=written)
-    found = await visit.ask(visit.data.letter, int(written))
-    ui.page_title(f"Dead letter {found.id} · Penstock")
-    _head(visit, found)
-    letter, failure = found.letter, found.letter.failure
+    letter = await visit.ask(operations.get_letter, int(written), reveal=visit.asked("reveal") is not None)
+    ui.page_title(f"Dead letter {letter.id} · Penstock")
+    _head(visit, letter)
     with box("note warn") as why:
         why.props("role=note")
-        text(f"{failure.stage} failed with {failure.error_code}", "small")
-        text(failure.error, "wrap")
+        text(f"{letter.stage} failed with {letter.error_code}", "small")
+        text(letter.error, "wrap")
     with box("split"):
         with card("Event"):
-            facts(_where(found))
-            link("All with this error", url(PATH, pipeline=letter.pipeline, fingerprint=failure.fingerprint))
+            facts(_where(letter))
+            link("All with this error", url(PATH, pipeline=letter.pipeline, fingerprint=letter.fingerprint))
             link(f"Pipeline {letter.pipeline}", pipeline_url(letter.pipeline))
         with card("Headers"):
             _headers(letter)
     with card("Value"):
-        await _value(visit, letter)
+        _value(visit, letter)
     with box("split"):
         with card("Stack"):
-            plain(failure.traceback or "There is none: the error says all.", "stack")
+            plain(letter.traceback or "There is none: the error says all.", "stack")
         with card("What happened to it"):
-            _steps(found)
+            _steps(letter)
 
 
-def _head(visit: Visit, found: StoredDeadLetter) -> None:
+def _head(visit: Visit, letter: LetterDetail) -> None:
+    choice = LetterChoice(ids=[letter.id])
+
     async def replay() -> None:
-        job = await visit.tell(None, visit.data.replay, [found.id], by=visit.who, what=f"dead letter {found.id}")
+        job = await visit.tell(None, operations.replay, choice)
         if job is not None:
-            ui.navigate.to(f"/replays/{job.id}")
+            ui.navigate.to(f"/jobs/{job.id}")
 
     def ask_discard() -> None:
         async def go(reason: str | None) -> None:
-            done = await visit.tell("discarded", visit.data.discard, [found.id], by=visit.who, reason=reason or "")
-            if done is not None:
-                ui.navigate.reload()
+            job = await visit.tell(None, operations.discard, choice, reason or "")
+            if job is not None:
+                ui.navigate.to(f"/jobs/{job.id}")
 
         say = "Its event is not worked on again; the letter stays here as discarded."
         confirm("Discard this dead letter?", say, go, reason=True, button_label="Discard").open()
@@ -68,81 +70,84 @@ def _head(visit: Visit, found: StoredDeadLetter) -> None:
     with box("head"):
         link("Dead letters", PATH, "crumb")
         text("/", "crumb", "span")
-        title(f"{found.row.topic}/{found.row.partition}@{found.row.offset}")
-        chip(found.row.status)
+        title(f"{letter.topic}/{letter.partition}@{letter.offset}")
+        chip(letter.status)
         with box("grow"):
             pass
-        if found.row.status != "replaying":
+        if not visit.may("dead_letters.operate"):
+            return
+        if letter.status != "replaying":
             button("Replay", replay, "main-act")
-            button("Edit and replay…", lambda: open_edit(visit, found))
-        if found.row.status in _OPEN:
+            button("Edit and replay…", lambda: open_edit(visit, letter)).enabled = not letter.masked
+        if letter.status in _OPEN:
             button("Discard…", ask_discard, "danger")
 
 
-def _where(found: StoredDeadLetter) -> list[tuple[str, object]]:
-    letter, failure = found.letter, found.letter.failure
-    kind = TIMESTAMP_TYPES[letter.timestamp_type] if 0 <= letter.timestamp_type < 3 else "none"
+def _where(letter: LetterDetail) -> list[tuple[str, object]]:
     return [
-        ("Number", found.id),
+        ("Number", letter.id),
         ("Group", letter.group),
-        ("Key", "null" if letter.key is None else words.text_of(letter.key) or letter.key.hex(" ")),
-        ("Timestamp", f"{words.moment(letter.timestamp)} ({kind})"),
-        ("Attempts", f"{failure.attempts}, and {found.replays} failed replays"),
-        ("First failed", words.moment(failure.first_failed_at)),
-        ("Last failed", words.moment(failure.last_failed_at)),
-        ("Error class", failure.error_class),
-        ("Schema id", failure.schema_id),
+        ("Key", shown(letter.key)),
+        ("Timestamp", f"{words.moment(letter.timestamp)} ({letter.timestamp_type})"),
+        ("Attempts", f"{letter.attempts}, and {letter.replays} failed replays"),
+        ("First failed", words.moment_of(letter.first_failed_at)),
+        ("Last failed", words.moment_of(letter.last_failed_at)),
+        ("Error class", letter.error_class),
+        ("Schema id", letter.schema_id),
         ("Spec version", letter.spec_version),
     ]
 
 
-def _headers(letter: DeadLetter) -> None:
+def _headers(letter: LetterDetail) -> None:
     if not letter.headers:
         text("There are none.", "muted")
     with box("facts"):
-        for name, value in letter.headers:
-            text(cell(name), "name mono wrap")
-            shown = "null" if value is None else words.text_of(value)
-            text(cell(shown) if shown is not None else f"{value.hex(' ') if value else ''} (bytes)", "mono wrap")
+        for header in letter.headers:
+            text(cell(header.name), "name mono wrap")
+            text(cell(shown(header.value)), "mono wrap")
 
 
-async def _value(visit: Visit, letter: DeadLetter) -> None:
-    value = letter.value
+def _value(visit: Visit, letter: LetterDetail) -> None:
+    value = raw(letter.value)
+    if letter.masked:
+        with box("note"):
+            text("Fields of it are masked by a rule of this installation; it cannot be edited like this.")
+            if visit.may("events.reveal"):
+                link("Reveal it (this is written down)", query_of(visit.request, reveal=1))
     text("null (a tombstone)" if value is None else words.size(len(value)), "muted small")
     with ui.tabs().classes("tabs").props("align=left no-caps dense") as tabs:
         for tab in ("Text", "As the stage saw it", "Hex", "Decoders"):
             ui.tab(tab)
-    with ui.tab_panels(tabs, value="Text" if words.text_of(value) is not None else "Hex", animated=False):
+    as_text = words.text_of(value)
+    with ui.tab_panels(tabs, value="Hex" if as_text is None else "Text", animated=False).classes("w-full"):
         with ui.tab_panel("Text").classes("tab-panel"):
-            plain(words.text_of(value) or "These bytes are not text; see them as hex, or what decoders make of them.")
+            plain(as_text or "These bytes are not text; see them as hex, or what decoders make of them.")
         with ui.tab_panel("As the stage saw it").classes("tab-panel"):
-            seen = letter.failure.value_seen
-            plain(words.text_of(seen) or "" if seen is not None else "Not known: it failed before it was decoded.")
+            seen = letter.value_seen
+            plain("Not known: it failed before it was decoded." if seen is None else words.text_of(raw(seen)) or "")
         with ui.tab_panel("Hex").classes("tab-panel"):
             raw_bytes(value)
         with ui.tab_panel("Decoders").classes("tab-panel") as panel:
             pass
-    record = Record(letter.topic, letter.partition, letter.offset, letter.key, value, letter.headers, letter.timestamp)
     looked: list[bool] = []
 
     async def decoders() -> None:
         if tabs.value == "Decoders" and not looked:
             looked.append(True)
-            try:
-                spec = await visit.ask(visit.data.spec, letter.pipeline)
-            except PenstockError:
-                spec = None
             with panel:
-                await show_decoders(visit, record, spec)
+                try:
+                    show_attempts(await visit.ask(decode_letter, letter.id))
+                except PenstockError as error:
+                    problem(error)
 
     tabs.on_value_change(decoders)
 
 
-def _steps(found: StoredDeadLetter) -> None:
+def _steps(letter: LetterDetail) -> None:
     with box("steps"):
-        for step in reversed(found.history):
+        for step in reversed(letter.history):
             with box("step"):
-                text(words.moment(step.at), "small muted")
+                text(words.moment_of(step.at), "small muted")
                 text(step.kind, "small")
                 with box("wrap"):
                     text(step.text, "wrap")

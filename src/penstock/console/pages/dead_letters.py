@@ -11,7 +11,9 @@ from penstock.console.frame import Visit, pages, url
 from penstock.console.letter_filters import FACETS, PATH, Chosen, chosen
 from penstock.console.parts import TONES, box, button, confirm, empty, link, text, title
 from penstock.console.tables import Column, cell, table
-from penstock.store import DeadLetterRow, ErrorGroup, Facets, Which
+from penstock.service.operations import dead_letters as operations
+from penstock.service.operations.letter_models import ErrorGroupView, FacetsView, LetterChoice, LetterItem
+from penstock.service.operations.paging import Page
 
 _COLUMNS: Final = (
     Column("error", "Error", "link", lead=True, wide=True),
@@ -28,8 +30,8 @@ _PAGE: Final = 50
 @pages.page(PATH, "Dead letters", PATH)
 async def dead_letters(visit: Visit) -> None:
     asked = chosen(visit)
-    rows = await visit.ask(visit.data.letters, asked.which, _limit(visit) + 1)
-    facets = await visit.ask(visit.data.facets, asked.which)
+    page = await visit.ask(operations.list_letters, asked.query, limit=_limit(visit))
+    facets = await visit.ask(operations.facets, asked.query)
     with box("head"):
         title("Dead letters")
         text(_count(facets), "muted")
@@ -38,7 +40,7 @@ async def dead_letters(visit: Visit) -> None:
         _search(asked)
     if asked.words:
         _tags(asked, facets)
-    if not rows:
+    if not page.items:
         _nothing(asked)
         return
     with box("aside"):
@@ -48,7 +50,7 @@ async def dead_letters(visit: Visit) -> None:
             _errors(asked, facets.errors)
         with box("head") as right:
             right.style("align-items: stretch; flex-direction: column")
-            _list(visit, asked, rows)
+            _list(visit, asked, page)
 
 
 def _limit(visit: Visit) -> int:
@@ -56,7 +58,7 @@ def _limit(visit: Visit) -> int:
     return min(1000, max(_PAGE, int(written))) if written.isdecimal() else _PAGE
 
 
-def _count(facets: Facets) -> str:
+def _count(facets: FacetsView) -> str:
     more = "" if facets.complete else "more than "
     return f"{more}{words.number(facets.letters)}"
 
@@ -70,7 +72,7 @@ def _search(asked: Chosen) -> None:
     field.on("clear", lambda: ui.navigate.to(asked.address(text=None)))
 
 
-def _tags(asked: Chosen, facets: Facets) -> None:
+def _tags(asked: Chosen, facets: FacetsView) -> None:
     shared = {group.fingerprint: group.error_code for group in facets.errors}
     with box("head"):
         for name, value in asked.words.items():
@@ -101,7 +103,7 @@ def _facet(asked: Chosen, name: str, label: str, counts: dict[str, int]) -> None
             _choice(value, many, asked.address(**{name: None if here else value}), here=here)
 
 
-def _errors(asked: Chosen, groups: list[ErrorGroup]) -> None:
+def _errors(asked: Chosen, groups: list[ErrorGroupView]) -> None:
     if not groups:
         return
     with box("facet"):
@@ -121,7 +123,7 @@ def _choice(value: str, many: int, address: str, *, here: bool, hint: str = "") 
             ui.tooltip(cell(hint)[:300])
 
 
-def _list(visit: Visit, asked: Chosen, rows: list[DeadLetterRow]) -> None:
+def _list(visit: Visit, asked: Chosen, page: Page[LetterItem]) -> None:
     limit = _limit(visit)
 
     def selected() -> list[int]:
@@ -129,17 +131,17 @@ def _list(visit: Visit, asked: Chosen, rows: list[DeadLetterRow]) -> None:
 
     def replay() -> None:
         ids = ",".join(map(str, selected()))
-        ui.navigate.to(url("/replays/new", ids=ids) if ids else asked.address("/replays/new"))
+        ui.navigate.to(url("/jobs/replay", ids=ids) if ids else asked.address("/jobs/replay"))
 
     def ask_discard() -> None:
         ids = selected()
-        which: Which = ids or asked.which
+        choice = LetterChoice(ids=ids) if ids else asked.choice
         said = f"{len(ids)} selected dead letters" if ids else f"all that are new or parked ({asked.said()})"
 
         async def go(reason: str | None) -> None:
-            done = await visit.tell(None, visit.data.discard, which, by=visit.who, reason=reason or "")
-            if done is not None:
-                ui.navigate.to(asked.address())
+            job = await visit.tell(None, operations.discard, choice, reason or "")
+            if job is not None:
+                ui.navigate.to(f"/jobs/{job.id}")
 
         say = f"Close {said}? Their events are not worked on again; they stay here as discarded."
         confirm("Discard dead letters", say, go, reason=True, button_label="Discard").open()
@@ -150,6 +152,7 @@ def _list(visit: Visit, asked: Chosen, rows: list[DeadLetterRow]) -> None:
             pass
         replaying = button("Replay all…", replay)
         discarding = button("Discard all…", ask_discard, "danger")
+        replaying.visible = discarding.visible = visit.may("dead_letters.operate")
 
     def name_them() -> None:
         many = len(shown.selected)
@@ -157,16 +160,16 @@ def _list(visit: Visit, asked: Chosen, rows: list[DeadLetterRow]) -> None:
         replaying.text = f"Replay {many}…" if many else "Replay all…"
         discarding.text = f"Discard {many}…" if many else "Discard all…"
 
-    shown = table(_COLUMNS, [_row(row) for row in rows[:limit]], key="id", label="Dead letters", selectable=True)
+    shown = table(_COLUMNS, [_row(row) for row in page.items], key="id", label="Dead letters", selectable=True)
     shown.on_select(lambda _: name_them())
     name_them()
-    if len(rows) > limit:
+    if page.next is not None:
         with box("head"):
             text(f"The newest {limit} are shown.", "muted")
             button("Show more", lambda: ui.navigate.to(asked.address(limit=str(limit + 4 * _PAGE))))
 
 
-def _row(row: DeadLetterRow) -> dict[str, Any]:
+def _row(row: LetterItem) -> dict[str, Any]:
     return {
         "id": row.id,
         "error": row.error,
@@ -178,6 +181,6 @@ def _row(row: DeadLetterRow) -> dict[str, Any]:
         "pipeline": cell(row.pipeline),
         "place": f"{row.topic}/{row.partition}@{row.offset}",
         "attempts": row.attempts,
-        "last": -row.last_failed_at,
-        "last_text": words.ago(row.last_failed_at / 1000),
+        "last": row.last_failed_at,
+        "last_text": words.ago_of(row.last_failed_at),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from nicegui import ui
@@ -13,6 +14,9 @@ from penstock.console.overview import Line
 from penstock.console.parts import TONES, box, button, confirm, empty, figure, text, title
 from penstock.console.tables import Column, cell, curve, table
 from penstock.core.status import State
+from penstock.service.access import Actor
+from penstock.service.operations import pipelines
+from penstock.service.operations.desk import Desk
 
 _COLUMNS: Final = (
     Column("pipeline", "Pipeline", "link", lead=True),
@@ -34,6 +38,11 @@ _ACTS: Final[dict[State, list[str]]] = {
     "invalid": [],
 }
 _DONE: Final = {"Pause": "paused", "Resume": "resumed", "Restart": "restarted"}
+_COMMANDS: Final[dict[str, Callable[[Desk, Actor, str], object]]] = {
+    "Pause": pipelines.pause,
+    "Resume": pipelines.resume,
+    "Restart": pipelines.restart,
+}
 
 
 @pages.page("/", "Pipelines", "/")
@@ -55,7 +64,7 @@ async def home(visit: Visit) -> None:
 
     async def act(label: str, name: str) -> None:
         async def go(_: str | None = None) -> None:
-            await visit.tell(f"{name}: {_DONE[label]}", visit.data.act, name, label.lower(), by=visit.who)
+            await visit.tell(f"{name}: {_DONE[label]}", _COMMANDS[label], name)
             await look()
 
         if label == "Restart":
@@ -64,7 +73,8 @@ async def home(visit: Visit) -> None:
         else:
             await go()
 
-    rows = table(_COLUMNS, _rows(found, every=every), key="pipeline", label="Pipelines", on_act=act)
+    columns = _COLUMNS if visit.may("pipelines.operate") else _COLUMNS[:-1]
+    rows = table(columns, _rows(found, every=every), key="pipeline", label="Pipelines", on_act=act)
     rows.bind_filter_from(search, "value", backward=lambda value: value or "")
     search.on_value_change(lambda event: ui.navigate.history.replace(query_of(visit.request, q=event.value)))
     if len(found.lines) > _FIRST and not every:

@@ -6,9 +6,13 @@ from collections import Counter
 from typing import Any, Final
 
 from penstock.console import words
+from penstock.console.data import Data
 from penstock.console.frame import Visit, pages, refreshing
 from penstock.console.parts import empty, title
 from penstock.console.tables import Column, cell, table
+from penstock.service.access import Actor
+from penstock.service.operations.desk import Desk
+from penstock.service.operations.instances import list_instances
 
 _COLUMNS: Final = (
     Column("id", "Instance", lead=True),
@@ -26,37 +30,37 @@ _COLUMNS: Final = (
 @pages.page("/instances", "Instances", "/instances")
 async def instances(visit: Visit) -> None:
     title("Instances")
-    rows = await visit.ask(_rows, visit)
+    rows = await visit.ask(_rows, visit.data)
     if not rows:
         empty("No instance is running.", "`penstock run FILE` starts one; several may share the work of a pipeline.")
         return
     shown = table(_COLUMNS, rows, key="id", label="Instances")
 
     async def look() -> None:
-        fresh = await visit.ask(_rows, visit)
+        fresh = await visit.ask(_rows, visit.data)
         if fresh != shown.rows:
             shown.rows = fresh
 
     refreshing(look)
 
 
-def _rows(visit: Visit) -> list[dict[str, Any]]:
-    pipelines = Counter(state.instance for state in visit.data.states())
-    lines = visit.data.overview().lines
+def _rows(desk: Desk, actor: Actor, data: Data) -> list[dict[str, Any]]:
+    lines = data.overview(desk, actor).lines
     partitions = Counter(place.owner for line in lines for place in line.status.partitions if place.owner)
     return [
         {
             "id": each.id,
+            "id_why": "this one" if each.this else None,
             "host": cell(each.host),
             "pid": each.pid,
             "version": each.version,
-            "pipelines": pipelines[each.id],
+            "pipelines": len(each.pipelines),
             "partitions": partitions[each.id],
-            "started": -each.started_at,
-            "started_text": words.moment(each.started_at),
-            "heard": -each.heartbeat_at,
-            "heard_text": words.ago(each.heartbeat_at / 1000),
+            "started": each.started_at,
+            "started_text": words.moment_of(each.started_at),
+            "heard": each.heard_at,
+            "heard_text": words.ago_of(each.heard_at),
             "address": each.http_address or "",
         }
-        for each in visit.data.instances()
+        for each in list_instances(desk, actor)
     ]

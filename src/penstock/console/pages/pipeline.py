@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from nicegui import ui
 
 from penstock.console import words
-from penstock.console.data import PipelineFacts
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.offsets_dialog import open_offsets
 from penstock.console.parts import box, button, card, chip, confirm, empty, facts, figure, link, plain, text, title
+from penstock.console.rates import Pace
 from penstock.console.spec_text import Stage, as_yaml, stages_of
 from penstock.console.tables import Column, cell, table
+from penstock.service.access import Actor
+from penstock.service.operations import pipelines
+from penstock.service.operations.dead_letters import facets
+from penstock.service.operations.desk import Desk
+from penstock.service.operations.letter_models import FacetsView, LetterQuery
+from penstock.service.operations.models import HistoryEntry, PipelineDetail
+from penstock.service.operations.stages import StageCounts, stage_counts
 
 _PLACES: Final = (
     Column("place", "Partition", lead=True),
@@ -35,11 +44,40 @@ _HISTORY: Final = (
 )
 
 
+_COMMANDS: Final[dict[str, Callable[[Desk, Actor, str], object]]] = {
+    "paused": pipelines.pause,
+    "resumed": pipelines.resume,
+    "restarted": pipelines.restart,
+    "stopped": pipelines.stop,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """All that the page shows."""
+
+    detail: PipelineDetail
+    counts: StageCounts
+    facets: FacetsView
+    history: list[HistoryEntry]
+    pace: Pace
+
+
+async def _asked(visit: Visit, name: str) -> _Shown:
+    return _Shown(
+        detail=await visit.ask(pipelines.get_pipeline, name),
+        counts=await visit.ask(stage_counts, name),
+        facets=await visit.ask(facets, LetterQuery(pipeline=name)),
+        history=await visit.ask(pipelines.history, name, limit=200),
+        pace=visit.data.pace(name),
+    )
+
+
 @pages.page("/pipelines/{name}", "Pipeline", "/")
 async def pipeline(visit: Visit) -> None:
     name = visit.path["name"]
     ui.page_title(f"{name} · Penstock")
-    shown = await visit.ask(visit.data.pipeline, name)
+    shown = await _asked(visit, name)
     head = _Head(visit, name)
     with ui.tabs().classes("tabs").props("align=left no-caps dense inline-label") as tabs:
         for tab in ("Overview", "Errors", "Spec", "History"):
@@ -60,7 +98,7 @@ async def pipeline(visit: Visit) -> None:
     head.show(shown)
 
     async def look() -> None:
-        now = await visit.ask(visit.data.pipeline, name)
+        now = await _asked(visit, name)
         head.show(now)
         overview.show(now)
 
@@ -73,7 +111,7 @@ class _Head:
 
     def __init__(self, visit: Visit, name: str) -> None:
         self._visit, self._name = visit, name
-        self.look: Any = None
+        self.look: Callable[[], Awaitable[None]] | None = None
         self._state: str | None = None
         with box("head"):
             link("Pipelines", "/", "crumb")
@@ -87,8 +125,8 @@ class _Head:
                 pass
         self._why = text("", "note warn")
 
-    def show(self, now: PipelineFacts) -> None:
-        line = now.line
+    def show(self, now: _Shown) -> None:
+        line = now.detail
         self._why.text = line.reason or ""
         self._why.visible = bool(line.reason)
         if line.state == self._state:
@@ -98,30 +136,33 @@ class _Head:
         with self._chip:
             chip(line.state)
         self._acts.clear()
+        if not self._visit.may("pipelines.operate"):
+            return
         with self._acts:
             if line.state in ("paused", "failed", "stopped", "stopping"):
-                button("Resume", lambda: self._act("resume", "resumed"), "main-act")
+                button("Resume", lambda: self._act("resumed"), "main-act")
             else:
-                button("Pause", lambda: self._act("pause", "paused"))
+                button("Pause", lambda: self._act("paused"))
             button("Restart", self._ask_restart)
             if line.state != "stopped":
                 button("Stop", self._ask_stop)
             button("Offsets…", lambda: open_offsets(self._visit, self._name))
 
-    async def _act(self, what: str, done: str) -> None:
-        await self._visit.tell(f"{self._name}: {done}", self._visit.data.act, self._name, what, by=self._visit.who)
-        await self.look()
+    async def _act(self, done: str) -> None:
+        await self._visit.tell(f"{self._name}: {done}", _COMMANDS[done], self._name)
+        if self.look is not None:
+            await self.look()
 
     def _ask_restart(self) -> None:
         async def go(_: str | None) -> None:
-            await self._act("restart", "restarted")
+            await self._act("restarted")
 
         say = "Every instance leaves the group, lets go of everything, and begins anew. Nothing is lost."
         confirm(f"Restart {self._name}?", say, go, button_label="Restart").open()
 
     def _ask_stop(self) -> None:
         async def go(_: str | None) -> None:
-            await self._act("stop", "stopped")
+            await self._act("stopped")
 
         say = "Every instance finishes what is under way and leaves the group, until somebody resumes it."
         confirm(f"Stop {self._name}?", say, go, button_label="Stop").open()
@@ -130,7 +171,7 @@ class _Head:
 class _Overview:
     """Figures, stages and partitions; looked at again and again."""
 
-    def __init__(self, shown: PipelineFacts) -> None:
+    def __init__(self, shown: _Shown) -> None:
         with box("figures"):
             self._figures = [figure(name, "")[0] for name, _ in _figures(shown)]
         with card("Stages"), box("stages") as self._stages:
@@ -140,7 +181,7 @@ class _Overview:
             self._none = text("No instance owns a partition of it now.", "muted")
         self.show(shown)
 
-    def show(self, now: PipelineFacts) -> None:
+    def show(self, now: _Shown) -> None:
         for element, (_, value) in zip(self._figures, _figures(now), strict=True):
             element.text = value
         self._stages.clear()
@@ -152,47 +193,50 @@ class _Overview:
         self._places.visible, self._none.visible = bool(rows), not rows
 
 
-def _figures(shown: PipelineFacts) -> list[tuple[str, str]]:
-    line = shown.line
-    p50 = max((row.p50_ms for row in shown.states if row.p50_ms is not None), default=None)
-    p99 = max((row.p99_ms for row in shown.states if row.p99_ms is not None), default=None)
+def _figures(shown: _Shown) -> list[tuple[str, str]]:
     return [
-        ("events per second", words.rate(line.pace.rate)),
-        ("events waiting", words.short(line.lag)),
-        ("latency p50", words.millis(p50)),
-        ("latency p99", words.millis(p99)),
-        ("of recent events failed", words.share(line.pace.error_share)),
-        ("open dead letters", words.number(line.dead_letters)),
+        ("events per second", words.rate(shown.pace.rate)),
+        ("events waiting", words.short(shown.detail.lag)),
+        ("latency p50", words.millis(shown.counts.p50_ms)),
+        ("latency p99", words.millis(shown.counts.p99_ms)),
+        ("of recent events failed", words.share(shown.pace.error_share)),
+        ("open dead letters", words.number(shown.detail.dead_letters)),
     ]
 
 
-def _stages(shown: PipelineFacts) -> None:
-    if shown.spec is None:
+def _stages(shown: _Shown) -> None:
+    if shown.detail.spec is None:
         text("Its spec is not known yet: it has not run.", "muted")
         return
     failed = shown.facets.counts.get("stage", {})
-    events = sum(row.events for row in shown.states)
-    filtered = sum(row.filtered for row in shown.states)
-    acted = sum(row.acted for row in shown.states)
     counts = {
-        "source": (f"{words.number(events)} read", failed.get("decode", 0)),
-        "filter": (f"{words.number(filtered)} filtered", failed.get("filter", 0)),
-        "transform": ("", failed.get("transform", 0)),
+        "source": (f"{words.number(shown.counts.read)} read", _pace(shown, "decode"), failed.get("decode", 0)),
+        "filter": (f"{words.number(shown.counts.filtered)} filtered", _pace(shown, "filter"), failed.get("filter", 0)),
+        "transform": ("", _pace(shown, "transform"), failed.get("transform", 0)),
         "action": (
-            f"{words.number(acted)} acted on",
+            f"{words.number(shown.counts.acted)} acted on",
+            _pace(shown, "act") or _pace(shown, "write"),
             sum(failed.get(stage, 0) for stage in ("act", "write", "timeout", "crash")),
         ),
     }
     said: set[str] = set()
-    for index, stage in enumerate(stages_of(shown.spec)):
+    for index, stage in enumerate(stages_of(shown.detail.spec)):
         if index:
             text("→", "arrow")
         # Instances count all filters together, so the first one tells for all of them.
-        _stage(stage, *(("", 0) if stage.kind in said else counts[stage.kind]))
+        _stage(stage, *(("", "", 0) if stage.kind in said else counts[stage.kind]))
         said.add(stage.kind)
 
 
-def _stage(stage: Stage, count: str, fails: int) -> None:
+def _pace(shown: _Shown, stage: str) -> str:
+    """How long the stage takes per event, where that is known."""
+    times = shown.counts.times.get(stage)
+    if times is None or times.p50_ms is None:
+        return ""
+    return f"p50 {words.millis(times.p50_ms)}, p99 {words.millis(times.p99_ms)}"
+
+
+def _stage(stage: Stage, count: str, pace: str, fails: int) -> None:
     with box("stage"):
         text(stage.kind, "kind")
         text(stage.what, "what")
@@ -200,11 +244,13 @@ def _stage(stage: Stage, count: str, fails: int) -> None:
             text(stage.more, "small muted wrap")
         if count:
             text(count, "count small")
+        if pace:
+            text(pace, "small muted")
         if fails:
             text(f"{words.number(fails)} dead letters", "fails small")
 
 
-def _places(shown: PipelineFacts) -> list[dict[str, Any]]:
+def _places(shown: _Shown) -> list[dict[str, Any]]:
     return [
         {
             "place": f"{place.topic}/{place.partition}",
@@ -216,12 +262,12 @@ def _places(shown: PipelineFacts) -> list[dict[str, Any]]:
             "lag_text": words.number(place.lag),
             "owner": place.owner or "nobody",
         }
-        for place in shown.line.status.partitions
+        for place in shown.detail.places
     ]
 
 
-def _errors(shown: PipelineFacts) -> None:
-    name = shown.line.pipeline
+def _errors(shown: _Shown) -> None:
+    name = shown.detail.name
     if not shown.facets.errors:
         empty("No event of it has failed.", "Events that fail for good are kept as dead letters and grouped here.")
         return
@@ -236,8 +282,8 @@ def _errors(shown: PipelineFacts) -> None:
             "stage": group.stage,
             "letters": group.letters,
             "letters_text": words.number(group.letters),
-            "last": -group.last_failed_at,
-            "last_text": words.ago(group.last_failed_at / 1000),
+            "last": group.last_failed_at,
+            "last_text": words.ago_of(group.last_failed_at),
             "key": group.fingerprint,
         }
         for group in shown.facets.errors
@@ -245,23 +291,23 @@ def _errors(shown: PipelineFacts) -> None:
     table(_ERRORS, rows, key="key", label="Errors")
 
 
-def _spec(shown: PipelineFacts) -> None:
-    if shown.spec is None:
+def _spec(shown: _Shown) -> None:
+    if shown.detail.spec is None:
         empty("Its spec is not known yet.", "It is kept when an instance runs the pipeline for the first time.")
         return
-    facts([("File", shown.file), ("Version", shown.version)])
-    plain(as_yaml(shown.spec))
+    facts([("File", shown.detail.file), ("Version", shown.detail.version)])
+    plain(as_yaml(shown.detail.spec))
 
 
-def _history(shown: PipelineFacts) -> None:
+def _history(shown: _Shown) -> None:
     if not shown.history:
         empty("Nothing has happened to it yet.", "Starts, pauses, gaps, resets and failures are kept here.")
         return
     rows = [
         {
             "id": row.id,
-            "at": -row.at,
-            "at_text": words.moment(row.at),
+            "at": row.at,
+            "at_text": words.moment_of(row.at),
             "kind": row.kind,
             "text": cell(row.text),
             "instance": row.instance or "",

@@ -6,27 +6,18 @@ from typing import Any, Final
 
 from nicegui import ui
 
-from penstock.config.spec import PipelineSpec
 from penstock.console import words
-from penstock.console.decoders import show_decoders
-from penstock.console.frame import Visit, pages, query_of, url
-from penstock.console.parts import (
-    asking,
-    box,
-    button,
-    empty,
-    facts,
-    heading,
-    link,
-    plain,
-    problem,
-    raw_bytes,
-    text,
-    title,
-)
+from penstock.console.bytes_view import raw, shown
+from penstock.console.decoders import show_attempts
+from penstock.console.frame import Visit, pages, query_of, url, waiting
+from penstock.console.parts import asking, box, button, empty, facts, heading, link, plain, problem, raw_bytes, title
+from penstock.console.parts import text as said
 from penstock.console.tables import Column, cell, table
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.core.event import TIMESTAMP_TYPES, Record
+from penstock.service.operations import pipelines
+from penstock.service.operations import topics as operations
+from penstock.service.operations.letter_models import Bytes
+from penstock.service.operations.topics import RecordView
 
 _TOPICS: Final = (
     Column("topic", "Topic", "link", lead=True),
@@ -47,17 +38,18 @@ _LIMITS: Final = (20, 50, 200)
 @pages.page("/topics", "Topics", "/topics")
 async def topics(visit: Visit) -> None:
     title("Topics")
-    spec = await _spec(visit)
-    if spec is None:
+    pipeline = await _pipeline(visit)
+    if pipeline is None:
         return
-    found = await visit.ask(visit.data.topics, spec)
+    async with waiting():
+        found = await visit.ask(operations.list_topics, pipeline)
     if not found:
         empty("This cluster has no topics yet.", "`penstock topics create NAME` makes one.")
         return
     rows = [
         {
             "topic": each.topic,
-            "topic_url": url("/topics/browse", pipeline=spec.name, topic=each.topic),
+            "topic_url": url("/topics/browse", pipeline=pipeline, topic=each.topic),
             "partitions": each.partitions,
             "records": each.records,
             "records_text": words.number(each.records),
@@ -67,23 +59,20 @@ async def topics(visit: Visit) -> None:
     table(_TOPICS, rows, key="topic", label="Topics")
 
 
-async def _spec(visit: Visit) -> PipelineSpec | None:
-    """The pipeline whose cluster is looked into: the one that the address names, else the first."""
-    known = await visit.ask(visit.data.sources)
+async def _pipeline(visit: Visit) -> str | None:
+    """The pipeline through whose eyes a cluster is looked into: the one that the address names, else the first."""
+    known = [item.name for item in (await visit.ask(pipelines.list_pipelines, limit=1000)).items]
     if not known:
         empty("There is no cluster to look into yet.", "A cluster is known when a pipeline that reads from it has run.")
         return None
     wanted = visit.asked("pipeline")
-    spec = next((each for each in known if each.name == wanted), None)
-    if wanted is not None and spec is None:
-        raise ConfigError(f"there is no pipeline {wanted!r}", received=wanted, allowed=[each.name for each in known])
-    spec = spec or known[0]
+    if wanted is not None and wanted not in known:
+        raise ConfigError(f"there is no pipeline {wanted!r}", received=wanted, allowed=known)
     with box("head"):
-        names = {each.name: f"{each.name} ({each.source.config.connection.bootstrap})" for each in known}
-        chosen = ui.select(names, value=spec.name, label="As this pipeline reads it")
+        chosen = ui.select(known, value=wanted or known[0], label="As this pipeline reads it")
         chosen.classes("field search").props("outlined dense")
         chosen.on_value_change(lambda event: ui.navigate.to(query_of(visit.request, pipeline=event.value)))
-    return spec
+    return wanted or known[0]
 
 
 @pages.page("/topics/browse", "Topic", "/topics")
@@ -94,30 +83,33 @@ async def browse(visit: Visit) -> None:
     ui.page_title(f"{topic} · Penstock")
     with box("head"):
         link("Topics", "/topics", "crumb")
-        text("/", "crumb", "span")
+        said("/", "crumb", "span")
         title(topic)
-    spec = await _spec(visit)
-    if spec is None:
+    pipeline = await _pipeline(visit)
+    if pipeline is None:
         return
     _form(visit)
-    partition, limit = visit.asked("partition"), visit.asked("limit") or "50"
-    asked: dict[str, Any] = {
-        "start": visit.asked("start") or "newest",
-        "key": visit.asked("key"),
-        "partition": _number("partition", partition),
-        "limit": _number("limit", limit),
-    }
-    page = await visit.ask(visit.data.browse, spec, topic, **asked)
+    key = visit.asked("key")
+    async with waiting():
+        page = await visit.ask(
+            operations.browse,
+            pipeline,
+            topic,
+            start=visit.asked("start") or "newest",
+            key=key,
+            partition=_number("partition", visit.asked("partition")),
+            limit=_number("limit", visit.asked("limit")) or _LIMITS[0],
+        )
     if not page.records:
-        say = "No record has this key, among those looked at." if asked["key"] else "There is nothing from there on."
-        empty(say, "Begin elsewhere, or look at another partition.")
+        nothing = "No record has this key, among those looked at." if key else "There is nothing from there on."
+        empty(nothing, "Begin elsewhere, or look at another partition.")
         return
-    more = "" if page.ended else " Time was over before all had been read: narrow it down."
-    text(f"{len(page.records)} records, newest first; {words.number(page.looked_at)} looked at.{more}", "muted")
-    by_place = {f"{record.partition()}@{record.offset()}": record for record in page.records}
+    more = "" if page.complete else " Time was over before all had been read: narrow it down."
+    said(f"{len(page.records)} records, newest first; {words.number(page.looked_at)} looked at.{more}", "muted")
+    by_place = {f"{record.partition}@{record.offset}": record for record in page.records}
 
     async def open_record(_: str, place: str) -> None:
-        await _open(visit, by_place[place], spec)
+        await _open(visit, by_place[place], pipeline)
 
     table(_RECORDS, [_row(record) for record in page.records], key="place", label="Records", on_act=open_record)
 
@@ -138,58 +130,66 @@ def _form(visit: Visit) -> None:
         given = {name: str(made.value or "") for name, made in fields.items()}
         ui.navigate.to(query_of(visit.request, **given, limit=limit.value))
 
+    most = _number("limit", visit.asked("limit")) or _LIMITS[0]
     with box("head"):
         fields = {
             "start": field("From", "start", "newest"),
             "partition": field("Partition", "partition", "all"),
             "key": field("Key has", "key", "text").props("data-search"),
         }
-        limit = ui.select(list(_LIMITS), value=50, label="At most").classes("field").props("outlined dense")
+        limit = ui.select(sorted({*_LIMITS, most}), value=most, label="At most")
+        limit.classes("field").props("outlined dense")
         button("Look", go, "main-act")
-    text("From: newest, earliest, an offset, or a time like 2026-01-31T12:00:00Z.", "muted small")
+    said("From: newest, earliest, an offset, or a time like 2026-01-31T12:00:00Z.", "muted small")
 
 
-def _row(record: Record) -> dict[str, Any]:
-    value = record.value()
+def _row(record: RecordView) -> dict[str, Any]:
     return {
-        "place": f"{record.partition()}@{record.offset()}",
-        "at": -record.timestamp()[1],
-        "at_text": words.moment(record.timestamp()[1]),
-        "key": _short(record.key(), 60),
-        "value": _short(value, 240),
-        "size": 0 if value is None else len(value),
-        "size_text": words.size(len(value or b"")),
+        "place": f"{record.partition}@{record.offset}",
+        "at": -(record.timestamp or 0),
+        "at_text": words.moment(record.timestamp),
+        "key": _short(record.key, 60),
+        "value": _short(record.value, 240),
+        "size": record.size,
+        "size_text": words.size(record.size),
         "acts": ["Open"],
     }
 
 
-def _short(raw: bytes | None, most: int) -> str:
-    if raw is None:
-        return "null"
-    shown = words.text_of(raw[: 4 * most])
-    shown = cell(shown) if shown is not None else raw[: most // 3].hex(" ")
-    return shown if len(shown) <= most else f"{shown[:most]}…"
+def _short(given: Bytes | None, most: int) -> str:
+    line = cell(shown(given)[: 4 * most])
+    return line if len(line) <= most else f"{line[:most]}…"
 
 
-async def _open(visit: Visit, record: Record, spec: PipelineSpec) -> None:
-    with asking(f"{record.topic()}/{record.partition()}@{record.offset()}") as dialog:
-        kind, millis = record.timestamp()
-        key = record.key()
-        shown_key = "null" if key is None else words.text_of(key) or key.hex(" ")
-        facts([("Key", shown_key), ("Timestamp", f"{words.moment(millis)} ({TIMESTAMP_TYPES[kind]})")])
-        for name, value in record.headers() or []:
-            facts([(cell(name), "null" if value is None else words.text_of(value) or value.hex(" "))])
+async def _open(visit: Visit, record: RecordView, pipeline: str) -> None:
+    with asking(f"{record.topic}/{record.partition}@{record.offset}") as dialog:
+        when = f"{words.moment(record.timestamp)} ({record.timestamp_type})"
+        facts([("Key", shown(record.key)), ("Timestamp", when)])
+        if record.headers:
+            heading("Headers")
+            facts([(cell(header.name), cell(shown(header.value))) for header in record.headers])
         heading("Value")
-        shown = words.text_of(record.value())
-        if shown is not None:
-            plain(shown)
+        if record.masked:
+            said("Fields of it are masked by a rule of this installation.", "note")
+        value = raw(record.value)
+        plain(words.text_of(value) or "These bytes are not text.")
         with ui.expansion("Hex"):
-            raw_bytes(record.value())
+            raw_bytes(value)
         heading("Decoders")
-        try:
-            await show_decoders(visit, record, spec)
-        except PenstockError as error:
-            problem(error)
+        with box("steps") as attempts:
+            ui.spinner()
         with box("foot"):
             button("Close", dialog.close)
     dialog.open()
+    try:
+        tried = await visit.ask(
+            operations.decoder_report, pipeline, record.topic, partition=record.partition, offset=record.offset
+        )
+    except PenstockError as error:
+        attempts.clear()
+        with attempts:
+            problem(error)
+        return
+    attempts.clear()
+    with attempts:
+        show_attempts(tried)

@@ -1,6 +1,6 @@
 // Keys (`/`, `g p`, `?`) and the choice between light and dark, which a cookie remembers for the server.
 (() => {
-  const places = { p: "/", d: "/dead-letters", r: "/replays", t: "/topics", i: "/instances", a: "/audit", u: "/users" };
+  const places = { p: "/", d: "/dead-letters", j: "/jobs", t: "/topics", i: "/instances", a: "/audit", u: "/users" };
   let went = 0;
   const typing = (target) => target.closest("input, textarea, select, [contenteditable]") !== null;
   addEventListener("keydown", (event) => {
@@ -17,6 +17,18 @@
       location.assign(places[event.key]);
     }
     went = 0;
+  });
+  addEventListener("submit", async (event) => {
+    if (event.target.id !== "login") return;
+    event.preventDefault();
+    const { user, password } = Object.fromEntries(new FormData(event.target));
+    const answer = await fetch("/api/v1/session", {
+      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ user, password }),
+    });
+    if (answer.ok) return location.assign(event.target.dataset.next);
+    const refused = document.getElementById("refused"), why = await answer.json().catch(() => ({}));
+    refused.textContent = why.detail ?? why.title ?? `The server answered ${answer.status}.`;
+    refused.hidden = false;
   });
   globalThis.penstockTheme = (name) => {
     document.cookie = `penstock_theme=${name}; path=/; max-age=31536000; samesite=lax`;

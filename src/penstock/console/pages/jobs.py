@@ -1,4 +1,4 @@
-"""Replays: what one would do before it is begun, how far it is, and those of before."""
+"""Jobs: replays and discards, how far each is; and what a replay would do before it is begun."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any, Final
 from nicegui import ui
 
 from penstock.console import words
-from penstock.console.frame import Visit, pages, refreshing, url
+from penstock.console.frame import Visit, pages, refreshing
 from penstock.console.letter_filters import PATH, chosen
 from penstock.console.parts import TONES, box, button, card, chip, empty, facts, figure, link, problem, text, title
 from penstock.console.tables import Column, cell, table
 from penstock.core.durations import parse_rate
 from penstock.core.errors import ConfigError
-from penstock.service.replay_jobs import Job
-from penstock.store import Which
+from penstock.service.operations import dead_letters as operations
+from penstock.service.operations.letter_models import JobView, LetterChoice
 
 _JOBS: Final = (
-    Column("job", "Replay", "link", lead=True),
+    Column("job", "Job", "link", lead=True),
     Column("state", "State", "chip"),
     Column("what", "Of", wide=True),
     Column("done", "Done", "number"),
@@ -36,50 +36,50 @@ _ENDS: Final = (
     Column("parked", "Parked", "number"),
     Column("released", "Not reached", "number"),
 )
+_OVER: Final = ("done", "failed", "stopped")
 
 
-@pages.page("/replays", "Replays", "/replays")
-async def replays(visit: Visit) -> None:
-    title("Replays")
-    jobs = visit.data.replays.list()
-    if not jobs:
+@pages.page("/jobs", "Jobs", "/jobs")
+async def jobs(visit: Visit) -> None:
+    title("Jobs")
+    found = await visit.ask(operations.jobs)
+    if not found:
         empty(
-            "Nothing has been replayed since this instance started.",
+            "Nothing has been replayed or discarded since this instance started.",
             "Choose dead letters, look at what a replay would do, and begin it there.",
         )
         link("Dead letters", PATH)
         return
-    shown = table(_JOBS, [_row(job) for job in jobs], key="job", label="Replays")
+    shown = table(_JOBS, [_row(job) for job in found], key="job", label="Jobs")
 
     async def look() -> None:
-        rows = [_row(job) for job in visit.data.replays.list()]
+        rows = [_row(job) for job in await visit.ask(operations.jobs)]
         if rows != shown.rows:
             shown.rows = rows
 
     refreshing(look)
 
 
-def _row(job: Job) -> dict[str, Any]:
+def _row(job: JobView) -> dict[str, Any]:
     return {
         "job": job.id,
-        "job_text": f"Replay {job.id}",
-        "job_url": f"/replays/{job.id}",
+        "job_url": f"/jobs/{job.id}",
         "state": job.state,
         "state_tone": TONES.get(job.state, "rest"),
         "what": cell(job.what),
         "done": job.done,
-        "done_text": f"{words.number(job.done)} of {words.number(job.total)}",
+        "done_text": f"{words.number(job.done)} of {words.number(job.letters)}",
         "by": cell(job.by),
-        "asked": -job.asked_at,
-        "asked_text": words.moment(job.asked_at),
+        "asked": job.asked_at,
+        "asked_text": words.moment_of(job.asked_at),
     }
 
 
-@pages.page("/replays/new", "New replay", "/replays")
+@pages.page("/jobs/replay", "Replay", "/jobs")
 async def new_replay(visit: Visit) -> None:
     title("Replay dead letters")
-    which, said = _which(visit)
-    plan = await visit.ask(visit.data.plan, which)
+    choice, said = _which(visit)
+    plan = await visit.ask(operations.plan_replay, choice)
     if not plan.letters:
         empty("There is nothing to replay.", "New dead letters are taken; parked and replayed ones if you select them.")
         link("Dead letters", PATH)
@@ -87,12 +87,12 @@ async def new_replay(visit: Visit) -> None:
     text(f"A dry run: nothing has been done yet. Of {said}, these would go through their pipelines as they are now.")
     rows = [
         {
-            "place": f"{count.topic}/{count.partition}",
-            "pipeline": cell(count.pipeline),
-            "letters": count.letters,
-            "letters_text": words.number(count.letters),
+            "place": f"{count['topic']}/{count['partition']}",
+            "pipeline": cell(count["pipeline"]),
+            "letters": count["letters"],
+            "letters_text": words.number(count["letters"]),
         }
-        for count in plan.counts
+        for count in plan.partitions
     ]
     table(_PARTS, rows, key="place", label="What would be replayed")
     with box("card"), box("card-body"):
@@ -109,39 +109,37 @@ async def new_replay(visit: Visit) -> None:
                 with errors:
                     problem(ConfigError(str(error), received=rate.value, allowed="100/s, 6000/m"))
                 return
-            job = await visit.tell(None, visit.data.replay, which, by=visit.who, what=said, rate=limit)
+            job = await visit.tell(None, operations.replay, choice, rate=limit)
             if job is not None:
-                ui.navigate.to(f"/replays/{job.id}")
+                ui.navigate.to(f"/jobs/{job.id}")
 
         with box("head"):
             button(f"Replay {words.number(plan.letters)} dead letters", go, "main-act")
             link("Back", PATH)
 
 
-def _which(visit: Visit) -> tuple[Which, str]:
+def _which(visit: Visit) -> tuple[LetterChoice, str]:
     ids = visit.asked("ids")
     if ids is None:
         asked = chosen(visit)
-        return asked.which, asked.said()
+        return asked.choice, asked.said()
     numbers = [int(part) for part in ids.split(",") if part.strip().isdecimal()]
     if not numbers:
         raise ConfigError("no dead letters are named", received=ids)
-    return numbers, f"{len(numbers)} selected dead letters"
+    return LetterChoice(ids=numbers[:1000]), f"{len(numbers)} selected dead letters"
 
 
-@pages.page("/replays/{job}", "Replay", "/replays")
-async def replay(visit: Visit) -> None:
-    written = visit.path["job"]
-    if not written.isdecimal():
-        raise ConfigError("a replay is named by its number", received=written)
-    job = visit.data.replays.get(int(written))
-    ui.page_title(f"Replay {job.id} · Penstock")
-    shown = _Progress(visit, job)
-    shown.show()
+@pages.page("/jobs/{job}", "Job", "/jobs")
+async def job(visit: Visit) -> None:
+    name = visit.path["job"]
+    found = await visit.ask(operations.job, name)
+    ui.page_title(f"{found.id} · Penstock")
+    shown = _Progress(visit, found)
 
     async def look() -> None:
-        shown.show()
-        if job.over:
+        now = await visit.ask(operations.job, name)
+        shown.show(now)
+        if now.state in _OVER:
             timer.deactivate()
 
     timer = refreshing(look)
@@ -149,20 +147,19 @@ async def replay(visit: Visit) -> None:
 
 
 class _Progress:
-    """How far a replay is."""
+    """How far a job is."""
 
-    def __init__(self, visit: Visit, job: Job) -> None:
-        self._job = job
+    def __init__(self, visit: Visit, job: JobView) -> None:
         self._state: str | None = None
         with box("head"):
-            link("Replays", "/replays", "crumb")
+            link("Jobs", "/jobs", "crumb")
             text("/", "crumb", "span")
-            title(f"Replay {job.id}")
+            title(job.id)
             with box("head") as self._chip:
                 pass
             with box("grow"):
                 pass
-            self._stop = button("Stop", lambda: visit.data.replays.stop(job.id))
+            self._stop = button("Stop", lambda: visit.tell("It ends.", operations.stop_job, job.id))
         self._problem = text("", "problem")
         self._note = text("", "note warn")
         with box("bar") as self._bar, box("") as self._filled:
@@ -170,36 +167,28 @@ class _Progress:
         self._bar.props('role=progressbar aria-label="Progress"')
         with box("figures"):
             self._done, _ = figure("of all done", "")
-            self._good, _ = figure("succeeded", "")
-            self._bad, _ = figure("failed again", "")
             self._left, _ = figure("left", "")
-        with card("By pipeline"):
+        self._end = text("", "note")
+        with box("") as self._parts:
             self._ends = table(_ENDS, [], key="pipeline", label="By pipeline")
         with card("About it"):
-            facts([("Of", job.what), ("By", job.by), ("Asked for", words.moment(job.asked_at))])
-        link("Dead letters that failed again", url(PATH, status="new"))
+            facts([("Of", job.what), ("By", job.by), ("Asked for", words.moment_of(job.asked_at))])
+        self.show(job)
 
-    def show(self) -> None:
-        job = self._job
-        marks = dict(job.replay.marks)
-        good = sum(each.replayed for each in marks.values())
-        bad = sum(each.failed for each in marks.values())
-        self._done.text = f"{words.number(job.done)} of {words.number(job.total)}"
-        self._good.text, self._bad.text = words.number(good), words.number(bad)
-        self._left.text = words.number(max(0, job.total - job.done))
-        self._bad.classes(remove="bad", add="bad" if bad else "")
-        self._filled.style(f"width: {100 * job.done / max(1, job.total):.1f}%")
-        self._bar.classes(remove="bad", add="bad" if bad and not good else "")
-        self._problem.text = job.error or job.halted or ""
-        self._problem.visible = bool(self._problem.text)
-        self._note.text = f"It waits: {job.replay.note}" if job.replay.note and not job.over else ""
+    def show(self, job: JobView) -> None:
+        over = job.state in _OVER
+        self._done.text = f"{words.number(job.done)} of {words.number(job.letters)}"
+        self._left.text = words.number(max(0, job.letters - job.done))
+        self._filled.style(f"width: {100 * job.done / max(1, job.letters):.1f}%")
+        self._problem.text = job.error or ""
+        self._problem.visible = bool(job.error)
+        self._note.text = f"It waits: {job.note}" if job.note and not over else ""
         self._note.visible = bool(self._note.text)
-        self._stop.visible = not job.over
-        rows = [
-            {"pipeline": cell(name)}
-            | {field: getattr(each, field) for field in ("replayed", "failed", "parked", "released")}
-            for name, each in marks.items()
-        ]
+        self._stop.visible = not over
+        self._end.text = _told(job)
+        self._end.visible = bool(self._end.text)
+        rows = [{"pipeline": cell(name)} | _figures(each) for name, each in job.pipelines.items()]
+        self._parts.visible = bool(rows)
         if rows != self._ends.rows:
             self._ends.rows = rows
         if job.state != self._state:
@@ -207,3 +196,19 @@ class _Progress:
             self._chip.clear()
             with self._chip:
                 chip(job.state)
+
+
+def _figures(each: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: each.get(name, 0) for name in ("replayed", "failed", "parked", "released")}
+    return shown | {"failed_tone": "hot" if shown["failed"] else ""}
+
+
+def _told(job: JobView) -> str:
+    """How it ended, in a sentence."""
+    if job.state not in _OVER:
+        return ""
+    if job.kind == "discard":
+        return f"{words.number(job.done)} dead letters are discarded."
+    good = sum(each.get("replayed", 0) for each in job.pipelines.values())
+    bad = sum(each.get("failed", 0) for each in job.pipelines.values())
+    return f"{words.number(good)} succeeded, {words.number(bad)} failed again."
