@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable
+from typing import Literal
 
 import uvicorn
 from fastapi import FastAPI, Response
@@ -25,15 +26,15 @@ def make_app(health: Callable[[], Health], metrics: Callable[[], bytes]) -> Fast
     """The routes; `health` and `metrics` are asked at every request."""
     app = FastAPI(title="Penstock", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/metrics")
+    @app.get("/metrics", include_in_schema=False)
     def metrics_text() -> Response:
         return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/health/live")
+    @app.get("/health/live", include_in_schema=False)
     def live() -> JSONResponse:
         return JSONResponse({"live": True})
 
-    @app.get("/health/ready")
+    @app.get("/health/ready", include_in_schema=False)
     def ready() -> JSONResponse:
         now = health()
         return JSONResponse(now.as_dict(), status_code=200 if now.ready else 503)
@@ -60,8 +61,21 @@ class Server:
     is an error.
     """
 
-    def __init__(self, app: FastAPI, *, host: str, port: int | None, default_port: int, if_taken: str) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        *,
+        host: str,
+        port: int | None,
+        default_port: int,
+        if_taken: str,
+        tls: tuple[str, str] | None = None,
+        lifespan: Literal["on", "off"] = "off",
+    ) -> None:
+        """`tls`: files of the certificate and its key. `lifespan`: whether the app has things to start and stop."""
         self._host = host
+        self._tls = tls
+        self._lifespan: Literal["on", "off"] = lifespan
         self._port = port
         self._default_port = default_port
         self._if_taken = if_taken
@@ -74,14 +88,22 @@ class Server:
         """Begin to serve; the address, such as `http://127.0.0.1:8642`."""
         listener = self._bind()
         config = uvicorn.Config(
-            self._app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+            self._app, log_config=None, access_log=False, lifespan=self._lifespan, timeout_graceful_shutdown=2
         )
+        if self._tls is not None:
+            config.ssl_certfile, config.ssl_keyfile = self._tls
+        try:
+            config.load()
+        except (OSError, ValueError) as error:
+            listener.close()
+            raise ConfigError(f"the certificate or its key cannot be used: {error}", received=self._tls) from error
         self._server = server = uvicorn.Server(config)
         self._thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
         self._thread.start()
         self._wait_until_started(server)
         host = f"[{self._host}]" if ":" in self._host else self._host
-        self.address = f"http://{host}:{listener.getsockname()[1]}"
+        scheme = "http" if self._tls is None else "https"
+        self.address = f"{scheme}://{host}:{listener.getsockname()[1]}"
         return self.address
 
     def stop(self) -> None:
@@ -131,7 +153,9 @@ class Server:
 
 
 class HttpServer(Server):
-    """Metrics and health, for this machine only."""
+    """Metrics and health; `extend` adds to the app, the API and the console for instance.
+
+    An address that others reach is refused unless a log-in is asked for (`open_to_others`)."""
 
     def __init__(
         self,
@@ -141,13 +165,21 @@ class HttpServer(Server):
         host: str = "127.0.0.1",
         port: int | None = None,
         default_port: int = 8642,
+        extend: Callable[[FastAPI], None] | None = None,
+        open_to_others: bool = False,
+        tls: tuple[str, str] | None = None,
     ) -> None:
+        app = make_app(health, metrics)
+        if extend is not None:
+            extend(app)
         super().__init__(
-            make_app(health, metrics),
-            host=_loopback(host),
+            app,
+            host=host if open_to_others else _loopback(host),
             port=port,
             default_port=default_port,
             if_taken="set PENSTOCK_HTTP_PORT to another port, or leave it out to get the next free one",
+            tls=tls,
+            lifespan="off" if extend is None else "on",
         )
 
 
@@ -179,7 +211,7 @@ def _loopback(host: str) -> str:
         local = False
     if not local:
         raise ConfigError(
-            "the HTTP server listens on this machine only, until it has a log-in",
+            "the HTTP server listens on this machine only, unless http.auth is on",
             received=host,
             allowed=["127.0.0.1", "localhost", "::1"],
         )

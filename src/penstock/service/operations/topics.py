@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from pydantic import Field
 
-from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError
 from penstock.core.event import TIMESTAMP_TYPES, RecordLike
 from penstock.core.letter_json import bytes_as_json
@@ -17,6 +15,7 @@ from penstock.service.access import Actor, NotFound, allows
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.letter_models import Bytes, HeaderView
 from penstock.service.operations.models import View
+from penstock.service.topic_tail import TopicTail
 from penstock.service.topics import Topics
 
 LONGEST_TAIL: Final = 300.0
@@ -124,24 +123,36 @@ def decoder_report(
     ]
 
 
+class Tail:
+    """A bounded series of records as they come."""
+
+    def __init__(self, desk: Desk, following: TopicTail) -> None:
+        self._desk, self._following = desk, following
+
+    def next(self) -> RecordView | None:
+        """The next one; None: none came for a moment."""
+        record = self._following.next()
+        return None if record is None else _view(self._desk, record)
+
+    @property
+    def over(self) -> bool:
+        return self._following.over
+
+    def close(self) -> None:
+        self._following.close()
+
+
 def tail(
     desk: Desk, actor: Actor, pipeline: str, topic: str, *, seconds: float = 30.0, limit: int = 1_000, last: int = 10
-) -> Iterator[RecordView]:
-    """The last records of each partition, and then new ones, until so many or so long."""
+) -> Tail:
+    """The last records of each partition, and then new ones, until so many or so long; close it."""
     if not 0 < seconds <= LONGEST_TAIL or not 1 <= limit <= MOST_TAILED or not 0 <= last <= 100:
         raise ConfigError(
             "a tail is bounded", allowed=f"up to {LONGEST_TAIL:g} seconds, {MOST_TAILED} records, the last 100"
         )
     _readable(desk, actor, pipeline, topic)
-    return _tailed(desk, _topics(desk, actor, pipeline), topic, seconds=seconds, limit=limit, last=last)
-
-
-def _tailed(desk: Desk, topics: Topics, topic: str, *, seconds: float, limit: int, last: int) -> Iterator[RecordView]:
-    records = topics.tail(topic, from_start=False, last=last, deadline=Deadline.after(seconds))
-    for number, record in enumerate(records, 1):
-        yield _view(desk, record)
-        if number >= limit:
-            return
+    connection = desk.spec(pipeline).source.config.connection
+    return Tail(desk, TopicTail(connection, topic, last=last, seconds=seconds, limit=limit))
 
 
 def _topics(desk: Desk, actor: Actor, pipeline: str) -> Topics:

@@ -1,0 +1,111 @@
+"""The API: routes per noun under `/api/v1`, described by OpenAPI."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+from starlette.routing import Route, compile_path
+from starlette.types import Receive, Scope, Send
+
+from penstock import __version__
+from penstock.api import routes
+from penstock.api.guards import Guards
+from penstock.api.problems import MEDIA_TYPE, ProblemBody, handle_errors, problem
+from penstock.service.authentication import SESSION_COOKIE, Authentication
+from penstock.service.operations.desk import Desk
+
+PREFIX: Final = "/api/v1"
+_PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    for status, text in (
+        (400, "The request cannot be read."),
+        (401, "Nobody is logged in, or the token is no longer good."),
+        (403, "The role does not allow it."),
+        (404, "There is no such thing, or none that may be seen."),
+        (409, "What is there does not allow it."),
+        (413, "The request is too large."),
+        (422, "The request cannot be used."),
+        (429, "Too many log-ins have failed."),
+        (503, "Something outside does not answer."),
+    )
+}
+
+
+def mount_api(app: FastAPI, desk: Desk, auth: Authentication) -> None:
+    """Add the API to the server's app, and the guards that hold for all of it."""
+    app.state.desk, app.state.auth = desk, auth
+    handle_errors(app)
+    api = APIRouter(prefix=PREFIX, responses=_PROBLEMS)
+    for module in pkgutil.iter_modules(routes.__path__):
+        api.include_router(importlib.import_module(f"{routes.__name__}.{module.name}").router)
+    app.include_router(api)
+    described = cache(lambda: _description(app))  # made when it is first asked for: starting should not wait for it
+
+    @app.get(f"{PREFIX}/openapi.json", include_in_schema=False)
+    def openapi() -> JSONResponse:
+        return JSONResponse(described())
+
+    # Whatever else is asked for under /api must not end at the console, which answers with pages.
+    app.router.routes.append(Route("/api/{path:path}", endpoint=_Nothing(described)))
+    app.add_middleware(Guards, http=desk.settings.http)
+
+
+def make_api(desk: Desk, auth: Authentication) -> FastAPI:
+    """An app with the API alone."""
+    app = FastAPI(title="Penstock", docs_url=None, redoc_url=None, openapi_url=None)
+    mount_api(app, desk, auth)
+    return app
+
+
+def _description(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title="Penstock",
+        version=__version__,
+        description="What pipelines do, and what they should do. Errors are problems (RFC 9457); lists are pages: give"
+        " `next` as `after`. Changes by browsers need the session's CSRF token as `X-CSRF-Token`.",
+        routes=app.routes,
+    )
+    document["paths"] = {path: item for path, item in document["paths"].items() if path.startswith(PREFIX)}
+    parts = document.setdefault("components", {})
+    schemas = parts.setdefault("schemas", {})
+    schemas["Problem"] = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")
+    # FastAPI describes errors of validation as it would answer them; they are problems here.
+    schemas.pop("HTTPValidationError", None)
+    schemas.pop("ValidationError", None)
+    parts["securitySchemes"] = {
+        "token": {"type": "http", "scheme": "bearer", "description": "`penstock tokens create` makes one."},
+        "session": {"type": "apiKey", "in": "cookie", "name": SESSION_COOKIE},
+    }
+    document["security"] = [{"token": []}, {"session": []}]
+    return document
+
+
+class _Nothing:
+    """Answers what no route does: with the methods that the path has, if it has any."""
+
+    def __init__(self, described: Callable[[], dict[str, Any]]) -> None:
+        self._described = described
+
+    @cached_property
+    def _known(self) -> list[tuple[re.Pattern[str], list[str]]]:
+        paths = self._described()["paths"].items()
+        return [(compile_path(path)[0], [method.upper() for method in item]) for path, item in paths]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope["path"])(scope, receive, send)
+
+    def _answer(self, path: str) -> Response:
+        methods = {method for pattern, methods in self._known if pattern.match(path) for method in methods}
+        if methods:
+            allowed = ", ".join(sorted(methods))
+            return problem(405, "method", "the path does not take this method", {"Allow": allowed}, allowed=allowed)
+        return problem(404, "not_found", "there is nothing at this path", received=path[:200])

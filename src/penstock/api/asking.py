@@ -1,0 +1,73 @@
+"""What routes are given: the desk, who asks, and what the request says about versions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import Depends, Header, Path, Query, Request
+
+from penstock.api.problems import PreconditionRequired
+from penstock.service.access import Actor
+from penstock.service.authentication import Authentication, LogInFirst
+from penstock.service.operations.desk import Desk
+from penstock.store import Changed
+
+_SAFE: Final = ("GET", "HEAD", "OPTIONS")
+
+
+def _desk(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def _authentication(request: Request) -> Authentication:
+    auth: Authentication = request.app.state.auth
+    return auth
+
+
+def address_of(request: Request) -> str | None:
+    return request.client.host if request.client else None
+
+
+def actor_of(request: Request) -> Actor:
+    """Who asks; a change that a browser asks for needs the session's CSRF token."""
+    auth = _authentication(request)
+    actor = auth.actor_of(request.headers, request.cookies, address_of(request))
+    if actor is None:
+        raise LogInFirst("log in first", hint="send a token as `Authorization: Bearer pst_…`, or POST /api/v1/session")
+    if request.method not in _SAFE:
+        auth.check_csrf(request.headers, request.cookies)
+    return actor
+
+
+def _revision(
+    if_match: Annotated[
+        str | None,
+        Header(alias="If-Match", description="The ETag of what is replaced, as a GET gave it; `*`: whatever it is."),
+    ] = None,
+) -> int | None:
+    if if_match is None:
+        raise PreconditionRequired(
+            "say what is replaced: send its ETag as If-Match", hint="`*` replaces whatever it is"
+        )
+    written = if_match.strip()
+    if written == "*":
+        return None
+    number = written.removeprefix("W/").strip('"')
+    if not number.isascii() or not number.isdecimal() or len(number) > 18:
+        raise Changed("If-Match is none of its ETags", received=written[:100], hint="look at it again")
+    return int(number)
+
+
+AtDesk = Annotated[Desk, Depends(_desk)]
+Auth = Annotated[Authentication, Depends(_authentication)]
+Asking = Annotated[Actor, Depends(actor_of)]
+Revision = Annotated[int | None, Depends(_revision)]
+Name = Annotated[str, Path(description="The pipeline's name.", examples=["orders"])]
+Limit = Annotated[int, Query(ge=1, le=1_000, description="Most items of a page.")]
+After = Annotated[str | None, Query(description="`next` of the page before.", max_length=2_000)]
+
+
+def etag(revision: int | None) -> dict[str, str]:
+    """The header that names a version."""
+    return {} if revision is None else {"ETag": f'"{revision}"'}

@@ -1,0 +1,1 @@
+"""Routes, one module per noun; each has a `router`. Further modules are found by themselves."""
