@@ -79,6 +79,8 @@ class _Watcher:
 
     def at_address(self, address: str | None) -> None:
         self._address = address
+        if address and not self._terminal.as_json:
+            self._terminal.line(f"The console: {address}")
 
     def begin(self, instance: Instance) -> None:
         self._clock.start()

@@ -57,7 +57,7 @@ def picture(
     done = Table.grid(padding=(0, 2))
     for name, line in samples:
         done.add_row(Text(name, style="bold"), Text(one_line(line), no_wrap=True, overflow="ellipsis"))
-    where = f"  metrics and health: {address}" if address else ""
+    where = f"  console: {address}" if address else ""
     title = Text(f"Penstock demo, {elapsed:.0f} s{where}  (Ctrl-C ends it)")
     return Group(
         Panel(table, title=title), Panel(done, title="what the actions did last", height=max(3, len(samples) + 2))

@@ -47,9 +47,15 @@ def run(
     from penstock.cli.picture import show_summary
     from penstock.cli.running import run_with_server
 
+    serves_console = settings.http.console and not until_caught_up
+
     def at_address(address: str | None) -> None:
         if address:
-            terminal.note(f"metrics and health: {address}", style=None)
+            what = "console, API, metrics and health" if serves_console else "metrics and health"
+            terminal.note(f"{what}: {address}", style=None)
+
+    def first_token(token: str) -> None:
+        terminal.note(f"nobody can log in yet; this token lets an admin in, and is not shown again: {token}")
 
     def ready(instance: Instance) -> None:
         names = [view.name for view in instance.snapshot()]
@@ -60,6 +66,7 @@ def run(
         list(paths),
         on_address=at_address,
         on_ready=ready,
+        on_first_token=first_token,
         until_caught_up=until_caught_up,
         patience=timeout,
         strict=strict,

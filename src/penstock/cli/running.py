@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
 
 from penstock.api.server import HttpServer
 from penstock.cli.exits import Exit
@@ -17,6 +19,10 @@ from penstock.engine.spark import Spark
 from penstock.service.health import STARTING, Health, instance_health
 from penstock.service.logs import configure_logs
 from penstock.service.run import PATIENCE, RunSummary, run_instance
+
+if TYPE_CHECKING:
+    from penstock.service.authentication import Authentication
+    from penstock.service.operations.desk import Desk
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,7 @@ def run_with_server(
     *,
     on_address: Callable[[str | None], None],
     on_ready: Callable[[Instance], None],
+    on_first_token: Callable[[str], None] = lambda _: None,
     until_caught_up: bool = False,
     until_over: bool = False,
     patience: float = PATIENCE,
@@ -51,18 +58,23 @@ def run_with_server(
     stop: threading.Event | None = None,
     spark: Spark | None = None,
 ) -> Ended:
-    """Serve metrics and health from the first moment on, run, and stop serving last."""
+    """Serve metrics and health (and, unless the settings say otherwise, the console and the API) from the first moment
+    on, run, and stop serving last. `on_first_token` is given the token by which the first admin is let in."""
     configure_logs(**settings.log.model_dump(), secrets=settings.secrets)
     watch = Watch()
-    server = _server(settings, watch) if settings.http.enabled else None
-    address = server.start() if server else None
-    on_address(address)
-
-    def ready(instance: Instance) -> None:
-        watch.instance = instance
-        on_ready(instance)
-
+    # A run that ends by itself is watched by whoever started it.
+    face = Face(settings, watch) if settings.http.console and not until_caught_up else None
+    server = _server(settings, watch, face) if settings.http.enabled else None
     try:
+        address = server.start() if server else None
+        on_address(address)
+        if face is not None and (token := face.first_token()) is not None:
+            on_first_token(token)
+
+        def ready(instance: Instance) -> None:
+            watch.instance = instance
+            on_ready(instance)
+
         summary = run_instance(
             paths,
             settings,
@@ -71,6 +83,7 @@ def run_with_server(
             patience=patience,
             strict=strict,
             on_ready=ready,
+            on_stopping=face.end_jobs if face else None,
             stop=stop,
             spark=spark,
             http_address=address,
@@ -78,10 +91,55 @@ def run_with_server(
     finally:
         if server:
             server.stop()
+        if face:
+            face.close()
     return Ended(summary.as_dict(), Exit.FAILED if summary.failed else Exit.OK, summary)
 
 
-def _server(settings: Settings, watch: Watch) -> HttpServer:
+class Face:
+    """The API and the console, and what they stand on; made when the server's app is."""
+
+    def __init__(self, settings: Settings, watch: Watch) -> None:
+        self._settings, self._watch = settings, watch
+        self._desk: Desk | None = None
+        self._authentication: Authentication | None = None
+
+    def extend(self, app: FastAPI) -> None:
+        """Add both to the app. They are imported here: nobody else needs them."""
+        from penstock.api.app import mount_api
+        from penstock.console.app import mount
+        from penstock.console.data import Data
+        from penstock.service.authentication import Authentication
+        from penstock.service.opening import opened_for_writing
+        from penstock.service.operations.desk import Desk
+
+        store = opened_for_writing(self._settings)
+        self._desk = Desk(store, self._settings, lambda: self._watch.instance)
+        self._authentication = Authentication(store, self._settings)
+        mount_api(app, self._desk, self._authentication)
+        mount(app, Data(self._desk, self._authentication))
+
+    def first_token(self) -> str | None:
+        """By which the first admin is let in; None where nobody needs one."""
+        return self._authentication.first_token() if self._authentication else None
+
+    def end_jobs(self) -> None:
+        """Replays work on the instance's Spark, and end before it does."""
+        if self._desk is not None:
+            self._desk.close()
+
+    def close(self) -> None:
+        if self._desk is not None:
+            self._desk.store.close()
+
+
+def _server(settings: Settings, watch: Watch, face: Face | None) -> HttpServer:
     http = settings.http
     port = http.port if http.port_was_set else None
-    return HttpServer(health=watch.health, metrics=METRICS.exposition, host=http.host, port=port)
+    return HttpServer(
+        health=watch.health,
+        metrics=METRICS.exposition,
+        host=http.host,
+        port=port,
+        extend=face.extend if face else None,
+    )

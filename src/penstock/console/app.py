@@ -13,13 +13,17 @@ from nicegui import app as nicegui_app
 from nicegui import ui
 from starlette.middleware.gzip import GZipMiddleware
 
+from penstock import __version__
 from penstock.console import pages as all_pages
 from penstock.console.csp import ContentPolicy
 from penstock.console.data import Data
 from penstock.console.frame import pages
 
 _STATIC: Final = Path(__file__).parent / "static"
-_HEAD: Final = '<link rel="stylesheet" href="/_console/console.css"><script defer src="/_console/console.js"></script>'
+_HEAD: Final = (
+    f'<link rel="stylesheet" href="/_console/console.css?{__version__}">'
+    f'<script defer src="/_console/console.js?{__version__}"></script>'
+)
 _OTHERS: Final = ("/api/", "/metrics", "/health/")
 """Paths that have headers of their own."""
 

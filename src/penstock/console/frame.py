@@ -17,7 +17,7 @@ from penstock.console.data import Data
 from penstock.console.overview import Verdict
 from penstock.console.parts import box, button, link, notify, problem, text
 from penstock.core.errors import PenstockError
-from penstock.service.access import Actor, Right, allows_somewhere
+from penstock.service.access import Actor, NotAllowed, Right, allows_somewhere
 from penstock.service.authentication import Authentication, LogInFirst
 from penstock.service.operations.desk import Desk
 
@@ -224,6 +224,10 @@ async def _banner(visit: Visit) -> None:
     async def look() -> None:
         try:
             show((await visit.ask(visit.data.overview)).verdict)
+        except LogInFirst:
+            show(Verdict("bad", "Your session has ended. Log in again: reload the page."))
+        except NotAllowed as error:
+            show(Verdict("warn", error.message))
         except PenstockError as error:
             show(Verdict("bad", f"The store does not answer: {error.message}"))
 

@@ -114,7 +114,12 @@ def raw_bytes(raw: bytes | None) -> None:
 
 def difference(before: str, after: str) -> None:
     """What was changed, line by line."""
-    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
+    changed_lines(list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)))
+
+
+def changed_lines(unified: Sequence[str]) -> None:
+    """A unified difference, without its heading."""
+    lines = unified[2:]
     if not lines:
         text("No difference.", "muted")
         return

@@ -1,12 +1,9 @@
-"""A spec as YAML, and as the stages it is made of."""
+"""A spec as the stages it is made of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import StringIO
 from typing import Any, NamedTuple
-
-from ruamel.yaml import YAML
 
 
 class Stage(NamedTuple):
@@ -15,17 +12,6 @@ class Stage(NamedTuple):
     kind: str
     what: str
     more: str = ""
-
-
-def as_yaml(spec: Mapping[str, Any]) -> str:
-    """Plain YAML in the order of the spec."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # ruamel's own default is not a bool
-    yaml.width = 110
-    out = StringIO()
-    yaml.dump(dict(spec), out)
-    return out.getvalue()
 
 
 def stages_of(spec: Mapping[str, Any]) -> list[Stage]:

@@ -77,7 +77,7 @@ def table(
         for each in columns
     ]
     made = ui.table(columns=shown, rows=rows, row_key=key, selection="multiple" if selectable else None)
-    made.classes("rows w-full").props(f'flat wrap-cells binary-state-sort aria-label="{label}"')
+    made.classes("rows w-full").props(f'flat dense binary-state-sort aria-label="{label}"')
     for each in columns:
         made.add_slot(f"body-cell-{each.name}", _cell(each))
     if on_act is not None:

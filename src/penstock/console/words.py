@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from penstock.core.visible import visible, visible_json
 
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -117,6 +119,15 @@ def text_of(raw: bytes | None) -> str | None:
         return bounded(visible(raw.decode()))
     except UnicodeDecodeError:
         return None
+
+
+def pretty_of(raw: bytes | None) -> str | None:
+    """The bytes as indented JSON; None where they are none, or no longer would be the same."""
+    try:
+        value = msgspec.json.decode(raw or b"")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return bounded(visible(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def bounded(text: str) -> str:

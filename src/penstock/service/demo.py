@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from penstock.config.http_settings import is_loopback
 from penstock.config.settings import HttpSettings, LogSettings, Settings, StoreSettings
 from penstock.config.spec import ConnectionSpec
 from penstock.kafka.admin import ClusterView
@@ -68,11 +69,12 @@ class Demo:
     def settings(self) -> Settings:
         """The user's own Spark settings and caches, but a store that ends with the demo."""
         own = Settings.load()
+        host = own.http.host if is_loopback(own.http.host) else "127.0.0.1"
         url = f"sqlite:///{self.folder / 'penstock.db'}"
         return own.model_copy(
             update={
                 "store": StoreSettings(url=url),
-                "http": HttpSettings(enabled=own.http.enabled, host=own.http.host),
+                "http": HttpSettings(enabled=own.http.enabled, console=own.http.console, host=host),
                 "log": LogSettings(level="warning", format=own.log.format),
             }
         )

@@ -100,6 +100,7 @@ def run_instance(
     patience: float = PATIENCE,
     strict: bool = False,
     on_ready: Callable[[Instance], None] | None = None,
+    on_stopping: Callable[[], None] | None = None,
     stop: threading.Event | None = None,
     spark: Spark | None = None,
     http_address: str | None = None,
@@ -150,6 +151,8 @@ def run_instance(
             _wait(instance, stops, patience if until_caught_up else None, until_over=until_over)
             failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
         finally:
+            if on_stopping:
+                on_stopping()
             reloader.stop(settings.engine.stop_timeout)
             instance.stop()
         return RunSummary(

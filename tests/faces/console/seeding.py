@@ -16,6 +16,8 @@ from penstock.store import InstanceRow, OwnedPartition, StateRow, Store
 INSTANCE = "plant-1-4711-a1b2c3"
 MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 BIDI = "safe\u202etxt.exe\u2066 \x1b[31mred"
+PASSWORD = "a long sentence"
+USERS = {"ada@example.org": "admin", "otto@example.org": "operator", "vera@example.org": "viewer"}
 FORMULA = '=HYPERLINK("http://evil.example","click")'
 
 

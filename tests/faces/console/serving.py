@@ -1,33 +1,51 @@
-"""A console over a seeded store, in a process of its own: `python -m tests.faces.console.serving FOLDER [--pulse]`."""
+"""A console over a seeded store, in a process of its own: `python -m tests.faces.console.serving FOLDER [OPTIONS]`.
+
+`--pulse`: the pipelines go on; `--login`: users are asked for. It ends when its standard input does.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from fastapi import FastAPI
+
+from penstock.api.app import mount_api
 from penstock.api.server import HttpServer
+from penstock.config.http_settings import HttpSettings
 from penstock.config.settings import Settings, StoreSettings
 from penstock.console.app import mount
 from penstock.console.data import Data
+from penstock.service.authentication import Authentication
 from penstock.service.health import STARTING
+from penstock.service.operations.desk import Desk
+from penstock.service.passwords import hash_password
 from penstock.store import Store
-from tests.faces.console.seeding import Pulse, seed
+from tests.faces.console.seeding import PASSWORD, USERS, Pulse, seed
 
 
-def main(folder: Path, *, pulse: bool) -> None:
+def main(folder: Path, options: list[str]) -> None:
     url = f"sqlite:///{folder / 'penstock.db'}"
-    settings = Settings(home=folder, store=StoreSettings(url=url))
+    http = HttpSettings(auth="local" if "--login" in options else "off")
+    settings = Settings(home=folder, store=StoreSettings(url=url), http=http)
     with Store.open(url) as store:
         seed(store)
-        beating = Pulse(store)
-        data = Data(store, settings, lambda: None)
-        server = HttpServer(health=lambda: STARTING, metrics=lambda: b"", port=0, extend=lambda app: mount(app, data))
+        desk, authentication = Desk(store, settings), Authentication(store, settings)
+        if "--login" in options:
+            for email, role in USERS.items():
+                store.users.create(email, name=None, role=role, password=hash_password(PASSWORD))
+
+        def extend(app: FastAPI) -> None:
+            mount_api(app, desk, authentication)
+            mount(app, Data(desk, authentication))
+
+        server = HttpServer(health=lambda: STARTING, metrics=lambda: b"", port=0, extend=extend)
         print(server.start(), flush=True)  # noqa: T201 - whoever started this reads it
-        if pulse:
-            beating.start()
-        sys.stdin.read()  # until whoever started this goes away
+        if "--pulse" in options:
+            Pulse(store).start()
+        sys.stdin.read()
         server.stop()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), pulse="--pulse" in sys.argv)
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,8 +1,8 @@
-"""Specs as YAML and as stages."""
+"""Specs as stages."""
 
 from __future__ import annotations
 
-from penstock.console.spec_text import Stage, as_yaml, stages_of
+from penstock.console.spec_text import Stage, stages_of
 
 SPEC = {
     "name": "orders",
@@ -11,11 +11,6 @@ SPEC = {
     "transform": [],
     "action": {"type": "table", "config": {"table": "orders"}},
 }
-
-
-def test_yaml_keeps_the_order_of_keys() -> None:
-    text = as_yaml(SPEC)
-    assert text.index("name:") < text.index("source:") < text.index("action:")
 
 
 def test_stages_in_the_order_of_the_flow() -> None:

@@ -115,11 +115,15 @@ def _value(visit: Visit, letter: LetterDetail) -> None:
             if visit.may("events.reveal"):
                 link("Reveal it (this is written down)", query_of(visit.request, reveal=1))
     text("null (a tombstone)" if value is None else words.size(len(value)), "muted small")
+    as_json, as_text = words.pretty_of(value), words.text_of(value)
+    first = "JSON" if as_json is not None else "Text" if as_text is not None else "Hex"
     with ui.tabs().classes("tabs").props("align=left no-caps dense") as tabs:
-        for tab in ("Text", "As the stage saw it", "Hex", "Decoders"):
+        for tab in (*(["JSON"] if as_json is not None else []), "Text", "As the stage saw it", "Hex", "Decoders"):
             ui.tab(tab)
-    as_text = words.text_of(value)
-    with ui.tab_panels(tabs, value="Hex" if as_text is None else "Text", animated=False).classes("w-full"):
+    with ui.tab_panels(tabs, value=first, animated=False).classes("w-full"):
+        if as_json is not None:
+            with ui.tab_panel("JSON").classes("tab-panel"):
+                plain(as_json)
         with ui.tab_panel("Text").classes("tab-panel"):
             plain(as_text or "These bytes are not text; see them as hex, or what decoders make of them.")
         with ui.tab_panel("As the stage saw it").classes("tab-panel"):

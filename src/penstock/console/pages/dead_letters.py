@@ -111,7 +111,7 @@ def _errors(asked: Chosen, groups: list[ErrorGroupView]) -> None:
         for group in groups[:12]:
             here = asked.words.get("fingerprint") == group.fingerprint
             address = asked.address(fingerprint=None if here else group.fingerprint)
-            _choice(group.error_code, group.letters, address, here=here, hint=group.error)
+            _choice(group.error or group.error_code, group.letters, address, here=here, hint=group.error)
 
 
 def _choice(value: str, many: int, address: str, *, here: bool, hint: str = "") -> None:

@@ -108,7 +108,7 @@ class _Figures:
         with box("figures"):
             self._rate, _ = figure("events per second", "")
             self._lag, _ = figure("events waiting", "")
-            self._errors, _ = figure("of recent events failed", "")
+            self._errors, _ = figure("highest share of errors", "")
             self._letters, _ = figure("open dead letters", "")
         self.show(found)
 
@@ -121,7 +121,8 @@ class _Figures:
         letters = sum(line.dead_letters for line in lines)
         self._rate.text = words.rate(events)
         self._lag.text = words.short(sum(lags)) if lags else "—"
-        self._errors.text = words.share(worst) if worst is None or not worst else f"≤ {words.share(worst)}"
+        self._errors.text = words.share(worst)
+        self._errors.classes(remove="bad", add="bad" if worst else "")
         self._letters.text = words.short(letters)
         self._letters.classes(remove="bad", add="bad" if letters else "")
 

@@ -11,12 +11,28 @@ from nicegui import ui
 from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.offsets_dialog import open_offsets
-from penstock.console.parts import box, button, card, chip, confirm, empty, facts, figure, link, plain, text, title
+from penstock.console.parts import (
+    box,
+    button,
+    card,
+    changed_lines,
+    chip,
+    confirm,
+    empty,
+    facts,
+    figure,
+    link,
+    plain,
+    problem,
+    text,
+    title,
+)
 from penstock.console.rates import Pace
-from penstock.console.spec_text import Stage, as_yaml, stages_of
+from penstock.console.spec_text import Stage, stages_of
 from penstock.console.tables import Column, cell, table
+from penstock.core.errors import PenstockError
 from penstock.service.access import Actor
-from penstock.service.operations import pipelines
+from penstock.service.operations import pipelines, versions
 from penstock.service.operations.dead_letters import facets
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.letter_models import FacetsView, LetterQuery
@@ -89,7 +105,7 @@ async def pipeline(visit: Visit) -> None:
         with ui.tab_panel("Errors").classes("tab-panel"):
             _errors(shown)
         with ui.tab_panel("Spec").classes("tab-panel"):
-            _spec(shown)
+            await _spec(visit, shown)
         with ui.tab_panel("History").classes("tab-panel"):
             _history(shown)
     tabs.on_value_change(
@@ -291,12 +307,35 @@ def _errors(shown: _Shown) -> None:
     table(_ERRORS, rows, key="key", label="Errors")
 
 
-def _spec(shown: _Shown) -> None:
+async def _spec(visit: Visit, shown: _Shown) -> None:
     if shown.detail.spec is None:
         empty("Its spec is not known yet.", "It is kept when an instance runs the pipeline for the first time.")
         return
+    name = shown.detail.name
     facts([("File", shown.detail.file), ("Version", shown.detail.version)])
-    plain(as_yaml(shown.detail.spec))
+    known = await visit.ask(versions.versions, name)
+    older = {each.version: f"{each.version}, of {words.moment_of(each.saved_at)}" for each in known if not each.current}
+    if older:
+        chosen = ui.select(older, label="Compare with an earlier version", clearable=True)
+        chosen.classes("field search").props("outlined dense")
+        with box("changes") as changes:
+            pass
+
+        async def compare() -> None:
+            changes.clear()
+            if chosen.value is None:
+                return
+            try:
+                found = await visit.ask(versions.diff, name, str(chosen.value), "running")
+            except PenstockError as error:
+                with changes:
+                    problem(error)
+                return
+            with changes:
+                changed_lines(found.diff.splitlines())
+
+        chosen.on_value_change(compare)
+    plain(versions.as_yaml(shown.detail.spec))
 
 
 def _history(shown: _Shown) -> None:

@@ -1,0 +1,78 @@
+"""A browser, a console over a seeded store, and pages that may not go astray."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+
+from tests.support.browser import chromium
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@contextlib.contextmanager
+def served(folder: Path, *options: str) -> Iterator[str]:
+    """The address of a console over a store in this folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.faces.console.serving", str(folder), *options],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("console")) as address:
+        yield address
+
+
+@pytest.fixture
+def context(browser: Browser, console: str) -> Iterator[BrowserContext]:
+    made = browser.new_context(base_url=console, viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    made.set_default_timeout(15_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, console: str) -> Iterator[Page]:
+    """A page that asks nobody but the console, and whose scripts make no mistakes."""
+    opened = context.new_page()
+    astray: list[str] = []
+    wrong: list[str] = []
+
+    def note(request: Request) -> None:
+        if not request.url.startswith((console, "data:", "blob:")):
+            astray.append(request.url)
+
+    def say(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            wrong.append(message.text)
+
+    opened.on("request", note)
+    opened.on("console", say)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    yield opened
+    assert astray == []
+    assert wrong == []
