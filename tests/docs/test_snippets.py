@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from penstock.config.loading import load
+from penstock.config.settings import Settings
 from penstock.service.validation import validate
 from tests.docs.snippets import PAGES, ROOT, Snippet, snippets
 
 ALL = snippets()
 UNRUN = {"needs-broker": "bash", "needs-spark": "bash"}
 """Attributes by which a snippet is not run, and the language it may have."""
-KNOWN = {*UNRUN, "with-file", "as", "with"}
+KNOWN = {*UNRUN, "with-file", "as", "with", "settings"}
 
 
 def those(language: str, *attributes: str) -> list[Any]:
@@ -55,7 +56,7 @@ def python_before(snippet: Snippet) -> str:
     return [s for s in ALL if s.page == snippet.page and s.language == "python" and s.line < snippet.line][-1].code
 
 
-@pytest.mark.parametrize("snippet", [p for p in those("yaml") if ".test." not in p.values[0].attributes.get("as", "")])
+@pytest.mark.parametrize("snippet", [p for p in those("yaml", "settings") if ".test." not in p.values[0].attributes.get("as", "")])
 def test_a_pipeline_is_accepted(snippet: Snippet, tmp_path: Path) -> None:
     file = tmp_path / snippet.attributes.get("as", "pipeline.yaml")
     file.write_text(snippet.code)
@@ -65,6 +66,14 @@ def test_a_pipeline_is_accepted(snippet: Snippet, tmp_path: Path) -> None:
     assert not loaded.problems
     assert loaded.specs
     assert not validate([file]).problems
+
+
+@pytest.mark.parametrize("snippet", [p for p in those("yaml") if "settings" in p.values[0].attributes])
+def test_settings_are_accepted(snippet: Snippet, tmp_path: Path) -> None:
+    (tmp_path / "penstock.yaml").write_text(snippet.code)
+    loaded = Settings.load({}, tmp_path)
+    assert loaded.file == tmp_path / "penstock.yaml"
+    assert loaded != Settings.load({}, tmp_path.parent)
 
 
 @pytest.mark.parametrize("snippet", those("python"))
