@@ -24,6 +24,8 @@ Verdict = Literal["done", "failed", "deferred", "later", "stop"]
 the unit ends before it."""
 
 
+_QUICK = 0.001
+"""Seconds below which acts are noted together at the unit's end: one by one, that would show in their cost."""
 _EARLY_AT_MOST = 1_000
 """Acknowledgements remembered of events that are not deferred: those of actions that acknowledge every event, too."""
 
@@ -50,6 +52,8 @@ class Acting(ABC):
         """Acknowledged before they were deferred, in order."""
         self.tainted = False
         """True: a thread of this process hangs in the action, and always will."""
+        self._quick = (0.0, 0)
+        """Seconds and number of quick acts that are not noted yet."""
         self._retrying = Retrying(spec.options.retry)
         self._whole = spec.options.retry.scope == "chain"
 
@@ -121,6 +125,20 @@ class Acting(ABC):
 
     def close(self) -> None:  # noqa: B027 - only strands have threads to end
         """Let go of threads."""
+
+    # -- how long it takes -----------------------------------------------------------------
+
+    def took(self, seconds: float, events: int) -> None:
+        """So many events were acted on, one after the other."""
+        if seconds >= _QUICK * events:
+            self.chain.times.add("act", seconds, events)
+        else:
+            self._quick = (self._quick[0] + seconds, self._quick[1] + events)
+
+    def note_quick(self) -> None:
+        """The unit ends."""
+        self.chain.times.add("act", *self._quick)
+        self._quick = (0.0, 0)
 
     # -- what becomes of an event ----------------------------------------------------------
 

@@ -81,6 +81,7 @@ class Inline(Acting):
         return self._notable and not self._rest
 
     def finish(self) -> list[Item]:
+        self.note_quick()
         rest = self._rest + self._parking.items()
         self._rest = []
         self._parking.clear()
@@ -114,7 +115,7 @@ class Serial(Inline):
             self._ahead = items
             began = time.perf_counter()
             done, verdict = self._run(items[at : at + step])
-            self.chain.times.add("act", time.perf_counter() - began, done)
+            self.took(time.perf_counter() - began, done)
             at += done
             if verdict == "stop":
                 self._rest += items[at:]

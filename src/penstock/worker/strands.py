@@ -23,8 +23,6 @@ from penstock.worker.tally import TimedOut
 _ROOM = 500
 """Items waiting behind busy strands: what is unfinished at a window's end has to fit into the commit metadata."""
 _LOOK_EVERY = 0.5
-_QUICK = 0.001
-"""Seconds below which acts are noted together at the unit's end: each by itself, that would show in their cost."""
 _IDLE = 30.0
 """Seconds an idle thread waits before it looks by itself; it is called when there is something to do."""
 
@@ -57,8 +55,6 @@ class Strands(Acting):
         """Items in queues of strands that are not asleep."""
         self._returned: list[Item] = []
         self._changed = threading.Condition()
-        self._quick = (0.0, 0)
-        """Seconds and number of quick acts that are not noted yet."""
 
     def feed(self, items: list[Item]) -> None:
         with self._changed:
@@ -120,7 +116,7 @@ class Strands(Acting):
 
     def _land(self, flight: Flight, verdict: Verdict) -> None:
         self._flights.discard(flight)
-        self._note_time(time.monotonic() - flight.began)
+        self.took(time.monotonic() - flight.began, 1)
         name, item = flight.strand, flight.item
         if self.pages is not None:
             self.pages.ended(item.record, done=verdict == "done")
@@ -137,12 +133,6 @@ class Strands(Acting):
             self._ready.append(name)
         else:
             del self._queues[name]
-
-    def _note_time(self, seconds: float) -> None:
-        if seconds >= _QUICK:
-            self.chain.times.add("act", seconds)
-        else:
-            self._quick = (self._quick[0] + seconds, self._quick[1] + 1)
 
     def judged(self, item: Item | None, result: Any, error: BaseException | None) -> Verdict:
         """What becomes of an item that the action has returned from; None: it was dropped before."""
@@ -210,8 +200,7 @@ class Strands(Acting):
     def finish(self) -> list[Item]:
         with self._changed:
             self.calm_down()
-            self.chain.times.add("act", *self._quick)
-            self._quick = (0.0, 0)
+            self.note_quick()
             rest = self._returned + [item for queue in self._queues.values() for item in queue]
             self._queues.clear()
             self._ready.clear()

@@ -1,0 +1,81 @@
+"""What an instance tells the store: the pipelines it has, and no others; and that it cannot, when it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.config.settings import Settings
+from penstock.core.metrics import Metrics
+from penstock.engine.flow import Flow
+from penstock.engine.publisher import Publisher
+from penstock.store import StateRow, Store
+from penstock.store.errors import StoreUnavailable
+
+
+@dataclass
+class Here:
+    """An instance without Spark."""
+
+    store: Store
+    id: str = "here"
+    settings: Settings = field(default_factory=Settings)
+    metrics: Metrics = field(default_factory=Metrics)
+    flows: list[Flow] = field(default_factory=list)
+    invalid: list[StateRow] = field(default_factory=list)
+
+    def bad(self, *names: str) -> None:
+        self.invalid = [StateRow(pipeline=name, instance=self.id, state="invalid", reason="line 3") for name in names]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        yield Here(store)
+
+
+def told(here: Here) -> list[str]:
+    return [row.pipeline for row in here.store.pipelines.states() if row.instance == here.id]
+
+
+def test_what_an_instance_has_no_more_is_forgotten(here: Here) -> None:
+    here.store.pipelines.put_state("a", "elsewhere", "running")
+    publisher = Publisher(here, "1", None)
+    here.bad("a", "b")
+    publisher.publish()
+    assert told(here) == ["a", "b"]
+    here.bad("b")
+    publisher.publish()
+    assert told(here) == ["b"]
+    assert len(here.store.pipelines.states()) == 2, "what another instance says stays"
+    here.bad("b", "a")
+    publisher.publish()
+    assert told(here) == ["a", "b"], "it may come back"
+
+
+def test_a_store_that_is_away_is_a_trouble_until_it_is_back(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = Publisher(here, "1", None)
+    here.bad("a")
+
+    def away(_rows: Any) -> None:
+        raise StoreUnavailable("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(here.store.pipelines, "put_states", away)
+        publisher.publish()
+    assert publisher.trouble == "no answer"
+    publisher.publish()
+    assert publisher.trouble is None
+    assert told(here) == ["a"]
+
+
+def test_every_transaction_of_the_store_is_told(here: Here) -> None:
+    seen: list[str] = []
+    here.store.database.observe = lambda operation, seconds: seen.append(operation) if seconds >= 0 else None
+    here.store.ping()
+    here.store.pipelines.put_state("a", "one", "idle")
+    assert seen == ["read", "write"]
