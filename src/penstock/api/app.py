@@ -19,43 +19,29 @@ from starlette.types import Receive, Scope, Send
 from penstock import __version__
 from penstock.api import routes
 from penstock.api.guards import Guards
-from penstock.api.problems import MEDIA_TYPE, ProblemBody, handle_errors, problem
+from penstock.api.problems import ProblemBody, described, handle_errors, problem
 from penstock.service.authentication import SESSION_COOKIE, Authentication
 from penstock.service.operations.desk import Desk
 
 PREFIX: Final = "/api/v1"
-_PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"description": text, "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
-    for status, text in (
-        (400, "The request cannot be read."),
-        (401, "Nobody is logged in, or the token is no longer good."),
-        (403, "The role does not allow it."),
-        (404, "There is no such thing, or none that may be seen."),
-        (409, "What is there does not allow it."),
-        (413, "The request is too large."),
-        (422, "The request cannot be used."),
-        (429, "Too many log-ins have failed."),
-        (503, "Something outside does not answer."),
-    )
-}
 
 
 def mount_api(app: FastAPI, desk: Desk, auth: Authentication) -> None:
     """Add the API to the server's app, and the guards that hold for all of it."""
     app.state.desk, app.state.auth = desk, auth
     handle_errors(app)
-    api = APIRouter(prefix=PREFIX, responses=_PROBLEMS)
+    api = APIRouter(prefix=PREFIX, responses=described(400, 401, 403, 404, 409, 413, 422, 429, 503))
     for module in pkgutil.iter_modules(routes.__path__):
         api.include_router(importlib.import_module(f"{routes.__name__}.{module.name}").router)
     app.include_router(api)
-    described = cache(lambda: _description(app))  # made when it is first asked for: starting should not wait for it
+    document = cache(lambda: _description(app))  # made when it is first asked for: starting should not wait for it
 
     @app.get(f"{PREFIX}/openapi.json", include_in_schema=False)
     def openapi() -> JSONResponse:
-        return JSONResponse(described())
+        return JSONResponse(document())
 
     # Whatever else is asked for under /api must not end at the console, which answers with pages.
-    app.router.routes.append(Route("/api/{path:path}", endpoint=_Nothing(described)))
+    app.router.routes.append(Route("/api/{path:path}", endpoint=_Nothing(document)))
     app.add_middleware(Guards, http=desk.settings.http)
 
 
@@ -92,12 +78,12 @@ def _description(app: FastAPI) -> dict[str, Any]:
 class _Nothing:
     """Answers what no route does: with the methods that the path has, if it has any."""
 
-    def __init__(self, described: Callable[[], dict[str, Any]]) -> None:
-        self._described = described
+    def __init__(self, document: Callable[[], dict[str, Any]]) -> None:
+        self._document = document
 
     @cached_property
     def _known(self) -> list[tuple[re.Pattern[str], list[str]]]:
-        paths = self._described()["paths"].items()
+        paths = self._document()["paths"].items()
         return [(compile_path(path)[0], [method.upper() for method in item]) for path, item in paths]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,12 +6,14 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Header, Path, Query, Request
 
-from penstock.api.problems import PreconditionRequired
+from penstock.api.problems import PreconditionRequired, described
 from penstock.service.access import Actor
 from penstock.service.authentication import Authentication, LogInFirst
 from penstock.service.operations.desk import Desk
 from penstock.store import Changed
 
+VERSIONED: Final = described(412, 428)
+"""Further answers of routes that replace what is there."""
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 
 

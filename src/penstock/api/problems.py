@@ -64,6 +64,27 @@ _TITLES: Final = {
 }
 
 
+_DESCRIPTIONS: Final = {
+    400: "The request cannot be read.",
+    401: "Nobody is logged in, or the token is no longer good.",
+    403: "The role does not allow it.",
+    404: "There is no such thing, or none that may be seen.",
+    409: "What is there does not allow it.",
+    412: "Somebody else has changed it since it was read.",
+    413: "The request is too large.",
+    422: "The request cannot be used.",
+    428: "The request does not say what it replaces.",
+    429: "Too many log-ins have failed.",
+    503: "Something outside does not answer.",
+}
+
+
+def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """These answers, for OpenAPI."""
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {status: {"description": _DESCRIPTIONS[status], "content": {MEDIA_TYPE: schema}} for status in statuses}
+
+
 class PreconditionRequired(PenstockError, Terminal):
     """A replacement must say what it replaces."""
 

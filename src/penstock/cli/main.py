@@ -20,7 +20,9 @@ from penstock.cli import (
     replay,
     run,
     status,
+    tokens,
     topics,
+    users,
     wherehows,
 )
 from penstock.cli.command import command
@@ -39,7 +41,7 @@ app = typer.Typer(
 
 for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins):
     part.register(app)
-for part in (actions, wherehows, db, doctor):
+for part in (actions, wherehows, users, tokens, db, doctor):
     part.register(app)
 
 

@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Body, Path, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from penstock.api.asking import Asking, AtDesk, Name, Revision, etag
+from penstock.api.asking import VERSIONED, Asking, AtDesk, Name, Revision, etag
 from penstock.service.operations import managed, versions
 from penstock.service.operations.models import Difference, PipelineDetail, Validation, VersionText, VersionView
 from penstock.service.operations.versions import as_yaml
@@ -62,7 +62,7 @@ def create(desk: AtDesk, actor: Asking, response: Response, document: Annotated[
     return made
 
 
-@router.put("/{name}", summary="Replace a pipeline that is kept in the store")
+@router.put("/{name}", summary="Replace a pipeline that is kept in the store", responses=VERSIONED)
 def replace(
     desk: AtDesk,
     actor: Asking,
@@ -76,7 +76,12 @@ def replace(
     return made
 
 
-@router.delete("/{name}", status_code=204, summary="Keep a pipeline no longer; its versions and dead letters stay")
+@router.delete(
+    "/{name}",
+    status_code=204,
+    summary="Keep a pipeline no longer; its versions and dead letters stay",
+    responses=VERSIONED,
+)
 def delete(desk: AtDesk, actor: Asking, name: Name, revision: Revision) -> None:
     managed.delete(desk, actor, name, revision)
 
@@ -102,7 +107,9 @@ def diff(
     return versions.diff(desk, actor, name, version, other)
 
 
-@router.post("/{name}/versions/{version}/rollback", summary="Keep an older version's document again")
+@router.post(
+    "/{name}/versions/{version}/rollback", summary="Keep an older version's document again", responses=VERSIONED
+)
 def rollback(
     desk: AtDesk, actor: Asking, name: Name, version: Version, revision: Revision, response: Response
 ) -> PipelineDetail:

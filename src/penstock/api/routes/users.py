@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Response
 from pydantic import BaseModel, ConfigDict
 
-from penstock.api.asking import Asking, AtDesk, Revision, etag
+from penstock.api.asking import VERSIONED, Asking, AtDesk, Revision, etag
 from penstock.core.secrets import Secret
 from penstock.service.operations import users
 from penstock.service.operations.users import NewUser, ProjectView, UserChange, UserView
@@ -45,7 +45,7 @@ def get_user(desk: AtDesk, actor: Asking, user: UserId, response: Response) -> U
     return found
 
 
-@router.patch("/users/{user}", summary="Change a user; what is absent stays as it is")
+@router.patch("/users/{user}", summary="Change a user; what is absent stays as it is", responses=VERSIONED)
 def change_user(
     desk: AtDesk,
     actor: Asking,
@@ -59,7 +59,7 @@ def change_user(
     return changed
 
 
-@router.delete("/users/{user}", status_code=204, summary="Remove a user, with sessions and tokens")
+@router.delete("/users/{user}", status_code=204, summary="Remove a user, with sessions and tokens", responses=VERSIONED)
 def delete_user(desk: AtDesk, actor: Asking, user: UserId, revision: Revision) -> None:
     users.delete_user(desk, actor, user, revision)
 
