@@ -64,7 +64,7 @@ def test_changes_of_files_are_taken_up(tmp_path: Path) -> None:
         send(1, 2)
         environ = {"PENSTOCK_LINEAGE_URL": receiver.url}
         with PenstockProcess(["run", folder.path], folder=tmp_path / "run", env=environ) as running:
-            until(lambda: folder.numbers("one") == folder.numbers("two") == [1, 2], 120, lambda: running.log)
+            until(lambda: folder.numbers("one") == folder.numbers("two") == [1, 2], 180, lambda: running.log)
 
             folder.put("one", least=10)
             running.wait_log("pipeline has changed and was restarted")
