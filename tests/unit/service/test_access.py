@@ -1,0 +1,112 @@
+"""Who may do what, where addresses lead, what is masked, and how often one may fail to log in."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.act.public_address import AddressRefusedError
+from penstock.config.http_settings import MaskRule
+from penstock.core.clock import Surroundings
+from penstock.core.errors import ConfigError
+from penstock.service import outbound
+from penstock.service.access import RIGHTS, ROLES, Actor, NotAllowed, Role, allows, at_most, require, system_actor
+from penstock.service.attempts import Attempts, TooManyAttempts
+from penstock.service.masking import Masking
+from penstock.service.outbound import Outbound
+from penstock.service.passwords import hash_password, verify_password
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_the_rights_of_those_below_it(role: Role) -> None:
+    actor = Actor(name="a", role=role)
+    for right, least in RIGHTS.items():
+        assert allows(actor, right) == (ROLES.index(role) >= ROLES.index(least))
+
+
+def test_a_role_in_a_project_holds_there_only() -> None:
+    actor = Actor(name="a", role="viewer", projects={"p": "operator"})
+    assert allows(actor, "pipelines.operate", "p")
+    assert not allows(actor, "pipelines.operate", "q")
+    assert not allows(actor, "pipelines.operate")
+    assert allows(actor, "pipelines.view", "q")
+    assert not allows(Actor(name="b"), "pipelines.view")
+    with pytest.raises(NotAllowed) as refused:
+        require(actor, "users.manage", "p")
+    assert (refused.value.received, refused.value.allowed) == ("operator", ["admin"])
+    require(system_actor("me"), "users.manage")
+
+
+def test_the_weaker_of_two_roles() -> None:
+    assert at_most("admin", "viewer") == "viewer"
+    assert at_most("viewer", "admin") == "viewer"
+    assert at_most(None, "admin") is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "10.1.2.3", "169.254.169.254", "[::1]", "0x7f000001", "127.1", "2130706433", "0", ""],
+)
+def test_hosts_inside_the_house_are_refused(host: str) -> None:
+    with pytest.raises(AddressRefusedError):
+        Outbound().check(host)
+
+
+def test_every_address_of_a_name_is_checked_and_returned_for_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"good.example": ["93.184.216.34"], "mixed.example": ["93.184.216.34", "10.0.0.1"]}
+    monkeypatch.setattr(outbound, "resolve", lambda host: answers[host])
+    assert Outbound().check("good.example") == ["93.184.216.34"]
+    with pytest.raises(AddressRefusedError, match=r"mixed.example \(10.0.0.1\)"):
+        Outbound().check("mixed.example")
+    assert Outbound(["10.0.0.0/8"]).check("mixed.example") == ["93.184.216.34", "10.0.0.1"]
+    assert Outbound(["Mixed.example"]).check("mixed.example.") == ["93.184.216.34", "10.0.0.1"]
+
+
+def test_a_name_without_an_address_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: str) -> list[str]:
+        raise OSError(-2, "Name or service not known")
+
+    monkeypatch.setattr(outbound, "resolve", fails)
+    with pytest.raises(ConfigError, match="has no address"):
+        Outbound().check("nothing.example")
+
+
+def test_masks_follow_paths_through_lists() -> None:
+    masking = Masking([MaskRule(topic="orders*", fields=["card", "lines.price", "people.*.name"])])
+    value = b'{"card": 1, "lines": [{"price": 2, "n": 3}], "people": {"a": {"name": "x", "age": 4}}, "none": null}'
+    masked = masking.bytes("orders-eu", value)
+    assert masked == (
+        b'{"card":"********","lines":[{"price":"********","n":3}],"people":{"a":{"name":"********","age":4}},"none":null}'
+    )
+    assert masking.bytes("payments", value) == value
+    assert masking.bytes("orders", b"\xff\x00") == b"********"
+    assert masking.bytes("orders", None) is None
+
+
+def test_failures_are_forgotten_after_a_while() -> None:
+    now = [0.0]
+    attempts = Attempts(2, Surroundings(monotonic=lambda: now[0]))
+    for _ in range(2):
+        attempts.check("a", "b")
+        attempts.failed("a")
+    with pytest.raises(TooManyAttempts) as refused:
+        attempts.check("a", "b")
+    assert refused.value.seconds == 301
+    attempts.check("b")
+    now[0] = 301.0
+    attempts.check("a")
+    attempts.failed("a")
+    attempts.succeeded("a")
+    attempts.check("a")
+
+
+def test_passwords_are_compared_by_hash_and_have_a_length() -> None:
+    known = hash_password("a long enough one")
+    assert known.startswith("$argon2id$")
+    assert verify_password(known, "a long enough one")
+    assert not verify_password(known, "another")
+    assert not verify_password(None, "anything")
+    assert not verify_password("nonsense", "anything")
+    assert not verify_password(known, "x" * 5_000)
+    for password in ("short", "x" * 2_000):
+        with pytest.raises(ConfigError):
+            hash_password(password)
