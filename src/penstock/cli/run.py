@@ -55,7 +55,7 @@ def run(
             terminal.note(f"{what}: {address}", style=None)
 
     def first_token(token: str) -> None:
-        terminal.note(f"nobody can log in yet; this token lets an admin in, and is not shown again: {token}")
+        terminal.note(f"admin token, shown this once: {token}")
 
     def ready(instance: Instance) -> None:
         names = [view.name for view in instance.snapshot()]

@@ -142,4 +142,6 @@ def _server(settings: Settings, watch: Watch, face: Face | None) -> HttpServer:
         host=http.host,
         port=port,
         extend=face.extend if face else None,
+        open_to_others=http.auth != "off",
+        tls=(http.tls_certificate, http.tls_key) if http.tls_certificate and http.tls_key else None,
     )

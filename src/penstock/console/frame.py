@@ -180,7 +180,7 @@ async def _frame(visit: Visit, here: str) -> ui.element:
                 button("Log out", lambda: ui.navigate.to("/logout"), "tiny")
     await _banner(visit)
     _keys()
-    with ui.element("main").classes("main") as main:
+    with box("main") as main:
         return main
 
 

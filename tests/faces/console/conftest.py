@@ -68,7 +68,7 @@ def page(context: BrowserContext, console: str) -> Iterator[Page]:
 
     def say(message: ConsoleMessage) -> None:
         if message.type == "error":
-            wrong.append(message.text)
+            wrong.append(f"{message.text} at {message.location['url']}")
 
     opened.on("request", note)
     opened.on("console", say)

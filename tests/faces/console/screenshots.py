@@ -36,7 +36,7 @@ def _shoot(browser: Browser, url: str, file: Path, theme: Theme, size: tuple[int
     )
     page = context.new_page()
     page.goto(url)
-    page.locator("main h1").first.wait_for()
+    page.locator(".main h1").first.wait_for()
     _drawn(page)
     page.screenshot(path=file)
     context.close()

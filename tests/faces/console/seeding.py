@@ -101,18 +101,19 @@ def put_states(store: Store, seconds: float) -> None:
 
 
 class Pulse(threading.Thread):
-    """The instance goes on: heartbeats and totals that grow."""
+    """The instance goes on: heartbeats and, where it works, totals that grow."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, works: bool) -> None:
         super().__init__(name="pulse", daemon=True)
-        self._store = store
+        self._store, self._works = store, works
         self._over = threading.Event()
 
     def run(self) -> None:
         began = time.monotonic()
         while not self._over.wait(1.0):
             beat(self._store)
-            put_states(self._store, time.monotonic() - began)
+            if self._works:
+                put_states(self._store, time.monotonic() - began)
 
     def stop(self) -> None:
         self._over.set()

@@ -40,11 +40,12 @@ def main(folder: Path, options: list[str]) -> None:
             mount(app, Data(desk, authentication))
 
         server = HttpServer(health=lambda: STARTING, metrics=lambda: b"", port=0, extend=extend)
+        pulse = Pulse(store, works="--pulse" in options)
+        pulse.start()
         print(server.start(), flush=True)  # noqa: T201 - whoever started this reads it
-        if "--pulse" in options:
-            Pulse(store).start()
         sys.stdin.read()
         server.stop()
+        pulse.stop()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from tests.faces.console.seeding import PIPELINES
 
 def open_page(page: Page, path: str) -> None:
     page.goto(path)
-    expect(page.locator("main.main")).to_be_visible()
+    expect(page.locator(".main")).to_be_visible()
 
 
 def row(page: Page, name: str) -> object:

@@ -53,6 +53,12 @@ async def home(visit: Visit) -> None:
             "No pipeline has run yet.",
             "`penstock init` writes a first pipeline file, `penstock run FILE` runs it; it appears here by itself.",
         )
+
+        async def appear() -> None:
+            if (await visit.ask(visit.data.overview)).lines:
+                ui.navigate.reload()
+
+        refreshing(appear)
         return
     figures = _Figures(found)
     with box("head"):

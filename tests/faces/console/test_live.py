@@ -1,0 +1,107 @@
+"""The console of a real instance: what failed is found, fixed, replayed and seen to succeed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from penstock.config.spec import ConnectionSpec
+from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.embedded import EmbeddedCluster
+from penstock.kafka.producer import NewRecord, produce
+from tests.support.instance import PenstockProcess
+
+pytestmark = pytest.mark.spark
+
+BOOK = """\
+def book(event):
+    amount = float(event.event["amount"])
+    with open("ledger.txt", "a") as ledger:
+        ledger.write(f"{event.event['id']} {amount}\\n")
+"""
+PIPELINE = """\
+name: payments
+source:
+  type: kafka
+  config: {{connection: {{bootstrap: "{bootstrap}"}}, topics: [payments], format: json, start: earliest}}
+action: {{type: python, config: {{callable: "booking.py:book"}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("live")
+
+
+@pytest.fixture(scope="module")
+def console(folder: Path) -> Iterator[str]:
+    """Overrides the seeded one."""
+    (folder / "booking.py").write_text(BOOK)
+    with EmbeddedCluster() as cluster:
+        (folder / "payments.yaml").write_text(PIPELINE.format(bootstrap=cluster.bootstrap))
+        client = KafkaClientConfig.of(ConnectionSpec(bootstrap=cluster.bootstrap))
+        values = [b'{"id": "p1", "amount": 10}', b'{"id": "p2", "amount": "twelve"}', b'{"id": "p3", "amount": 3.5}']
+        produce(client, [NewRecord("payments", value, b"k") for value in values])
+        with PenstockProcess(["run", folder / "payments.yaml"], folder=folder) as process:
+            process.wait_ready(120)
+            yield f"http://127.0.0.1:{process.http_port}"
+
+
+def ledger(folder: Path) -> list[str]:
+    file = folder / "ledger.txt"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_a_failing_pipeline_is_found_its_event_fixed_replayed_and_seen_to_succeed(page: Page, folder: Path) -> None:
+    page.goto("/")
+    row = page.locator("tbody tr").filter(has_text="payments")
+    expect(row.get_by_role("link", name="1", exact=True)).to_be_visible(timeout=60_000)
+    row.get_by_role("link", name="1", exact=True).click()
+    expect(page).to_have_url(re.compile("pipeline=payments"))
+    page.locator("tbody tr a").filter(has_text="could not convert").click()
+    expect(page.locator("pre.text:visible").first).to_contain_text("twelve")
+    page.get_by_role("button", name="Edit and replay…").click()
+    field = page.get_by_label("Value", exact=True)
+    field.fill(field.input_value().replace('"twelve"', "12"))
+    page.get_by_role("button", name="Show difference").click()
+    expect(page.locator(".diff .add")).to_contain_text('"amount": 12')
+    page.get_by_role("button", name="Replay with this value").click()
+    expect(page.get_by_text("1 succeeded, 0 failed again.")).to_be_visible(timeout=60_000)
+    assert ledger(folder) == ["p1 10.0", "p3 3.5", "p2 12.0"]
+    page.goto("/dead-letters?status=replayed")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.goto("/audit")
+    expect(page.locator("tbody tr").first).to_contain_text("dead_letters.edit")
+
+
+def test_the_stages_tell_how_long_they_take(page: Page) -> None:
+    page.goto("/pipelines/payments")
+    expect(page.locator(".stage").first).to_contain_text("3 read")
+    expect(page.locator(".stage").last).to_contain_text("p50")
+
+
+def test_a_topic_is_looked_into_with_every_decoder(page: Page) -> None:
+    page.goto("/topics/browse?pipeline=payments&topic=payments")
+    expect(page.locator("tbody tr")).to_have_count(3, timeout=30_000)
+    page.locator("tbody tr").filter(has_text="twelve").get_by_role("button").click()
+    first = page.locator(".ask .card").first
+    expect(first).to_contain_text("json", timeout=30_000)
+    expect(first).to_contain_text("decoded")
+    expect(page.locator(".ask .card").filter(has_text="avro")).to_contain_text("failed")
+
+
+def test_offsets_are_reset_after_a_look_at_what_that_does(page: Page, folder: Path) -> None:
+    before = ledger(folder)
+    page.goto("/pipelines/payments")
+    page.get_by_role("button", name="Offsets…").click()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".ask")).to_contain_text("3 would be worked on again", timeout=30_000)
+    assert ledger(folder) == before
+    page.get_by_role("button", name="Reset offsets").click()
+    expect(page.get_by_text("payments: offsets are set")).to_be_visible(timeout=60_000)
+    page.goto("/pipelines/payments?tab=history")
+    expect(page.locator("tbody")).to_contain_text("offsets set to earliest")
