@@ -181,6 +181,13 @@ class Settings(BaseSettings):
     def _null_is_absent(cls, data: Any) -> Any:
         return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
 
+    @model_validator(mode="after")
+    def _knows_its_provider(self) -> Self:
+        for key in ("issuer", "client_id"):
+            if self.http.auth == "oidc" and not getattr(self.oidc, key):
+                raise ProblemAt(["oidc", key], "required: http.auth is oidc")
+        return self
+
     @property
     def store_url(self) -> str:
         """The store's URL, default resolved."""

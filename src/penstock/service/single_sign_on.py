@@ -1,0 +1,150 @@
+"""Logging in at an OpenID provider: the code flow with PKCE, its tokens checked by the provider's own keys."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import requests
+import structlog
+from authlib.common.errors import AuthlibBaseError
+from authlib.integrations.requests_client import OAuth2Session
+from authlib.oidc.core import CodeIDToken
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from penstock.config.http_settings import OidcSettings
+from penstock.core.errors import ConfigError, Unavailable
+from penstock.service.audit import audited
+from penstock.service.authentication import LogInFirst, actor_for
+from penstock.service.passwords import new_key, same
+from penstock.store import Store, UserRow
+
+log = structlog.get_logger("penstock.access")
+
+_SECONDS: Final = 10.0
+_ALGORITHMS: Final = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]
+"""Signatures by the provider's private key; never by a password that we know too."""
+_LEEWAY: Final = 60
+"""Seconds by which clocks may differ."""
+
+
+class ProviderAway(Unavailable):
+    """The OpenID provider does not answer as it should."""
+
+    code = "provider"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journey:
+    """A log-in that is under way; the browser keeps it, out of reach of scripts, until it comes back."""
+
+    state: str
+    nonce: str
+    verifier: str
+
+
+class SingleSignOn:
+    """Knows one provider. What it says about itself is read when the first person comes."""
+
+    def __init__(self, store: Store, settings: OidcSettings) -> None:
+        if not settings.issuer or not settings.client_id:
+            raise ConfigError("http.auth is oidc: oidc.issuer and oidc.client_id are wanted", allowed=["oidc.issuer"])
+        self._store, self._settings = store, settings
+        self._issuer: str = settings.issuer.rstrip("/")
+
+    def begin(self, back: str) -> tuple[str, Journey]:
+        """Where to send the browser, and what it must bring back to `back`."""
+        journey = Journey(state=new_key(), nonce=new_key(), verifier=new_key())
+        with self._client(back) as client:
+            address, _ = client.create_authorization_url(
+                self._provider["authorization_endpoint"],
+                state=journey.state,
+                nonce=journey.nonce,
+                code_verifier=journey.verifier,
+            )
+        return str(address), journey
+
+    def finish(self, journey: Journey, *, state: str, code: str, back: str) -> UserRow:
+        """Who came back; `LogInFirst` where it is nobody that may come in."""
+        if not same(state, journey.state):
+            raise LogInFirst("this log-in was not begun here", hint="begin again")
+        claims = self._claims(code, journey, back)
+        return self._user(claims)
+
+    def _claims(self, code: str, journey: Journey, back: str) -> dict[str, Any]:
+        try:
+            with self._client(back) as client:
+                token = client.fetch_token(
+                    self._provider["token_endpoint"], code=code, code_verifier=journey.verifier, timeout=_SECONDS
+                )
+            checked = jwt.decode(str(token["id_token"]), self._keys(), algorithms=_ALGORITHMS)
+            wanted = {
+                "iss": {"essential": True, "values": [self._issuer, f"{self._issuer}/"]},
+                "aud": {"essential": True, "value": self._settings.client_id},
+            }
+            params = {"nonce": journey.nonce, "client_id": self._settings.client_id}
+            claims = CodeIDToken(checked.claims, checked.header, wanted, params)
+            claims.validate(now=int(time.time()), leeway=_LEEWAY)
+        except requests.RequestException as error:
+            raise ProviderAway(f"the OpenID provider is away: {type(error).__name__}") from error
+        except (AuthlibBaseError, JoseError, KeyError, ValueError) as error:
+            # What it says may hold parts of the token.
+            log.warning("single sign-on failed", reason=type(error).__name__)
+            raise LogInFirst("the OpenID provider did not vouch for this log-in", hint="begin again") from error
+        return dict(claims)
+
+    def _user(self, claims: dict[str, Any]) -> UserRow:
+        subject = f"{self._issuer}|{claims['sub']}"
+        email = str(claims.get("email") or "").lower()
+        user = self._store.users.by_subject(subject)
+        if user is None and email and claims.get("email_verified") is True:
+            user = self._joined(email, subject)
+        if user is None and email and self._settings.role and self._store.users.by_email(email) is None:
+            user = self._store.users.create(email, name=claims.get("name"), role=self._settings.role, subject=subject)
+            with audited(self._store, actor_for(user), "users.create", f"user/{email}", data={"by": "single sign-on"}):
+                pass
+        if user is None or user.disabled_at is not None:
+            raise LogInFirst("you are no user here", hint="ask an admin to make you one")
+        return user
+
+    def _joined(self, email: str, subject: str) -> UserRow | None:
+        """A user that was made before, who comes for the first time."""
+        user = self._store.users.by_email(email)
+        if user is None or user.subject is not None:
+            return None
+        return self._store.users.change(user.id, None, subject=subject)
+
+    def _client(self, back: str) -> Any:
+        password = self._settings.client_secret
+        return OAuth2Session(
+            self._settings.client_id,
+            password.reveal() if password else None,
+            token_endpoint_auth_method="client_secret_basic" if password else "none",
+            scope=self._settings.scopes,
+            redirect_uri=back,
+            code_challenge_method="S256",
+        )
+
+    @cached_property
+    def _provider(self) -> dict[str, Any]:
+        said = self._get(f"{self._issuer}/.well-known/openid-configuration")
+        if str(said.get("issuer", "")).rstrip("/") != self._issuer:
+            raise ProviderAway("the OpenID provider calls itself otherwise", received=said.get("issuer"))
+        return said
+
+    def _keys(self) -> KeySet:
+        # Asked each time: providers change their keys, and log-ins are few.
+        return KeySet.import_key_set(self._get(self._provider["jwks_uri"]))  # type: ignore[arg-type]  # as read
+
+    def _get(self, address: str) -> dict[str, Any]:
+        try:
+            answer = requests.get(address, timeout=_SECONDS)
+            answer.raise_for_status()
+            said: dict[str, Any] = answer.json()
+        except (requests.RequestException, ValueError) as error:
+            raise ProviderAway(f"the OpenID provider is away: {type(error).__name__}", received=address) from error
+        return said
