@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,11 @@ from playwright.sync_api import Page, expect
 
 from penstock.config.spec import ConnectionSpec
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.embedded import EmbeddedCluster
 from penstock.kafka.producer import NewRecord, produce
 from tests.support.instance import PenstockProcess
+from tests.support.kafka import KafkaBroker
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 BOOK = """\
 def book(event):
@@ -27,7 +28,7 @@ PIPELINE = """\
 name: payments
 source:
   type: kafka
-  config: {{connection: {{bootstrap: "{bootstrap}"}}, topics: [payments], format: json, start: earliest}}
+  config: {{connection: {{bootstrap: "{bootstrap}"}}, topics: [{topic}], format: json, start: earliest}}
 action: {{type: python, config: {{callable: "booking.py:book"}}}}
 """
 
@@ -38,17 +39,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def console(folder: Path) -> Iterator[str]:
-    """Overrides the seeded one."""
+def topic(kafka: KafkaBroker) -> str:
+    name = kafka.create_topic(f"payments-{os.getpid()}", 1)
+    client = KafkaClientConfig.of(ConnectionSpec(bootstrap=kafka.bootstrap))
+    values = [b'{"id": "p1", "amount": 10}', b'{"id": "p2", "amount": "twelve"}', b'{"id": "p3", "amount": 3.5}']
+    produce(client, [NewRecord(name, value, b"k") for value in values])
+    return name
+
+
+@pytest.fixture(scope="module")
+def console(kafka: KafkaBroker, topic: str, folder: Path) -> Iterator[str]:
+    """Of an instance, in place of the seeded one."""
     (folder / "booking.py").write_text(BOOK)
-    with EmbeddedCluster() as cluster:
-        (folder / "payments.yaml").write_text(PIPELINE.format(bootstrap=cluster.bootstrap))
-        client = KafkaClientConfig.of(ConnectionSpec(bootstrap=cluster.bootstrap))
-        values = [b'{"id": "p1", "amount": 10}', b'{"id": "p2", "amount": "twelve"}', b'{"id": "p3", "amount": 3.5}']
-        produce(client, [NewRecord("payments", value, b"k") for value in values])
-        with PenstockProcess(["run", folder / "payments.yaml"], folder=folder) as process:
-            process.wait_ready(120)
-            yield f"http://127.0.0.1:{process.http_port}"
+    (folder / "payments.yaml").write_text(PIPELINE.format(bootstrap=kafka.bootstrap, topic=topic))
+    with PenstockProcess(["run", folder / "payments.yaml"], folder=folder) as process:
+        process.wait_ready(120)
+        yield f"http://127.0.0.1:{process.http_port}"
 
 
 def ledger(folder: Path) -> list[str]:
@@ -84,8 +90,8 @@ def test_the_stages_tell_how_long_they_take(page: Page) -> None:
     expect(page.locator(".stage").last).to_contain_text("p50")
 
 
-def test_a_topic_is_looked_into_with_every_decoder(page: Page) -> None:
-    page.goto("/topics/browse?pipeline=payments&topic=payments")
+def test_a_topic_is_looked_into_with_every_decoder(page: Page, topic: str) -> None:
+    page.goto(f"/topics/browse?pipeline=payments&topic={topic}")
     expect(page.locator("tbody tr")).to_have_count(3, timeout=30_000)
     page.locator("tbody tr").filter(has_text="twelve").get_by_role("button").click()
     first = page.locator(".ask .card").first
