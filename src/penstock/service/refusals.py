@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -34,6 +34,13 @@ class Limits:
     allowed: frozenset[str] = frozenset()
     """Of `api.allow`, where the caller is an admin; nothing for others."""
     outbound: Outbound = field(default_factory=Outbound)
+    environ: MutableMapping[str, str] = field(default_factory=dict)
+    """Variables of this machine."""
+
+    @property
+    def variables(self) -> MutableMapping[str, str]:
+        """Those that a document may have: none of this machine's leaves it where they are not allowed."""
+        return self.environ if "env" in self.allowed else {}
 
 
 def is_secret_reference(value: object) -> bool:

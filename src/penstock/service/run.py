@@ -22,6 +22,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark, SparkDied
 from penstock.service.logs import configure_logs
+from penstock.service.managed_running import ManagedRunning
 from penstock.service.opening import opened_for_writing
 from penstock.service.reloading import Reloader
 from penstock.service.signals import Signals
@@ -136,6 +137,7 @@ def run_instance(
         taking = Taking(instance, settings, secrets)
         taking.tell(loaded, {})
         reloader = Reloader(paths, loaded, taking, load_checked, settings.engine.reload)
+        managed = ManagedRunning(store, settings, taking, lambda: [flow.spec for flow in list(instance.flows)])
         try:
             for spec in list(loaded.specs):
                 taking.take(spec, loaded)
@@ -147,12 +149,15 @@ def run_instance(
                 on_ready(instance)
             if settings.engine.reload and not (until_caught_up or until_over):
                 reloader.start()
+            if not (until_caught_up or until_over):
+                managed.start()
             stops = [asked.asked, *([stop] if stop else [])]
             _wait(instance, stops, patience if until_caught_up else None, until_over=until_over)
             failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
         finally:
             if on_stopping:
                 on_stopping()
+            managed.stop(settings.engine.stop_timeout)
             reloader.stop(settings.engine.stop_timeout)
             instance.stop()
         return RunSummary(

@@ -24,6 +24,8 @@ class Submitted:
     spec: PipelineSpec | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    documents: dict[str, Document] = field(default_factory=dict)
+    """The document, by the spec's name."""
 
 
 def check_submitted(text: str, limits: Limits) -> Submitted:
@@ -32,10 +34,10 @@ def check_submitted(text: str, limits: Limits) -> Submitted:
     problems = reading.problems or list(_shape(reading.documents)) or list(refusals(reading.documents[0], limits))
     if problems:
         return Submitted(problems=problems)
-    loaded = _loaded(reading.documents[0])
+    loaded = _loaded(reading.documents[0], limits)
     if loaded.problems or not loaded.specs:
         return Submitted(problems=loaded.problems or loaded.warnings)
-    return Submitted(loaded.specs[0].with_origin(None), [], loaded.warnings)
+    return Submitted(loaded.specs[0].with_origin(None), [], loaded.warnings, loaded.documents)
 
 
 def require_valid(found: Submitted) -> PipelineSpec:
@@ -56,12 +58,12 @@ def _shape(documents: Sequence[Document]) -> Iterator[Problem]:
         yield first.problem(("name",), "a name in the store has no '/' in it", received=first.data["name"])
 
 
-def _loaded(document: Document) -> Loaded:
+def _loaded(document: Document, limits: Limits) -> Loaded:
     # References are not looked up here: what a secret says does not matter to a check.
     data = _without_references(document.data)
-    # No text: DataHub's files would be parsed once more from it. No variables: none of this machine's may leave it.
+    # No text: DataHub's files would be parsed once more from it.
     prepared = Document(document.file, data, document.tree, document.first_line)
-    return checked(load_document(prepared, {}))
+    return checked(load_document(prepared, limits.variables))
 
 
 def _without_references(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 import structlog
@@ -28,33 +29,47 @@ class Taking:
         self._secrets = secrets
         self._problems: list[Problem] = []
         self._stale: Mapping[str, str] = {}
+        self._lock = threading.RLock()
+        """Files and the store are looked at by threads of their own."""
         self._refused: dict[str, str] = {}
         """By the instance, which is asked again only when the pipeline has changed."""
 
     def take(self, spec: PipelineSpec, loaded: Loaded) -> None:
         """Start it, in place of the one of its name; one that cannot be made leaves that one running."""
-        if not spec.secrets <= self._secrets:
-            self._secrets |= spec.secrets
-            configure_logs(**self._settings.log.model_dump(), secrets=self._secrets)
-        self._refused.pop(spec.name, None)
-        try:
-            self._instance.add(spec)
-        except PenstockError as error:
-            problem = client_problem(loaded, spec, error)
-            log.error(str(problem))
-            loaded.problems.append(problem)
-            self._refused[spec.name] = str(problem)
-        self._show()
+        with self._lock:
+            if not spec.secrets <= self._secrets:
+                self._secrets |= spec.secrets
+                configure_logs(**self._settings.log.model_dump(), secrets=self._secrets)
+            self._refused.pop(spec.name, None)
+            try:
+                self._instance.add(spec)
+            except PenstockError as error:
+                problem = client_problem(loaded, spec, error)
+                log.error(str(problem))
+                loaded.problems.append(problem)
+                self._refused[spec.name] = str(problem)
+            self._show()
 
     def drop(self, name: str) -> None:
         """Finish what is under way, and leave the group."""
-        self._refused.pop(name, None)
-        self._instance.remove(name)
+        with self._lock:
+            self._refused.pop(name, None)
+            self._instance.remove(name)
+
+    def refuse(self, name: str, why: str | None) -> None:
+        """Show why a pipeline cannot be used; one that runs goes on as it was. None: it can."""
+        with self._lock:
+            if why is None:
+                self._refused.pop(name, None)
+            else:
+                self._refused[name] = why
+            self._show()
 
     def tell(self, loaded: Loaded, stale: Mapping[str, str]) -> None:
         """Show what cannot be used; `stale` says so of pipelines that go on as they were."""
-        self._problems, self._stale = loaded.problems, stale
-        self._show()
+        with self._lock:
+            self._problems, self._stale = loaded.problems, stale
+            self._show()
 
     def _show(self) -> None:
         why = {**self._stale, **self._refused}

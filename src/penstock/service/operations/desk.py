@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ class Desk:
         if (running := self._running().get(name)) is not None:
             return running
         if (kept := self.store.managed.get(name)) is not None:
-            found = check_submitted(kept.text, Limits(frozenset(self.settings.api.allow), self.outbound()))
+            found = check_submitted(kept.text, Limits(frozenset(self.settings.api.allow), self.outbound(), os.environ))
             if found.spec is not None and "$ref" not in kept.text:
                 return found.spec
             raise ConfigError(f"{name} refers to secrets, which only its instance knows", received=name)

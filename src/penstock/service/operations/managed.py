@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from penstock.config.problems import InvalidConfigError, Problem
 from penstock.core.errors import PenstockError, Terminal
 from penstock.service.access import Actor, allows, require, require_somewhere
@@ -86,7 +88,7 @@ def _managed(desk: Desk, actor: Actor, name: str) -> tuple[ManagedRow, str | Non
 def _limits(desk: Desk, actor: Actor, project: str | None = None) -> Limits:
     # What reaches the machine itself is for admins of the instance, not for those of a project.
     admin = actor.role == "admin" and allows(actor, "pipelines.edit", project)
-    return Limits(frozenset(desk.settings.api.allow) if admin else frozenset(), desk.outbound())
+    return Limits(frozenset(desk.settings.api.allow) if admin else frozenset(), desk.outbound(), os.environ)
 
 
 def _named(name: str, found: Submitted) -> Submitted:

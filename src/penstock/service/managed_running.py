@@ -1,0 +1,113 @@
+"""Runs the pipelines that are kept in the store: each instance compares them with what it runs, every few seconds."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from penstock.config.loading import Loaded
+from penstock.config.settings import Settings
+from penstock.config.spec import PipelineSpec
+from penstock.core.errors import PenstockError
+from penstock.service.outbound import Outbound
+from penstock.service.refusals import Limits
+from penstock.service.submitted import Submitted, check_submitted
+from penstock.store import ManagedRow, Store
+
+log = structlog.get_logger("penstock.managed")
+
+EVERY: Final = 2.0
+"""Seconds between two looks; a look at a few hundred rows costs a millisecond."""
+
+
+class Taker(Protocol):
+    """What takes pipelines in and lets them go."""
+
+    def take(self, spec: PipelineSpec, loaded: Loaded) -> None: ...
+    def drop(self, name: str) -> None: ...
+    def refuse(self, name: str, why: str | None) -> None: ...
+
+
+class ManagedRunning(threading.Thread):
+    """`others` are the specs that run and come from files: their names and groups are not taken away from them."""
+
+    def __init__(
+        self, store: Store, settings: Settings, taker: Taker, others: Callable[[], list[PipelineSpec]]
+    ) -> None:
+        super().__init__(name="managed", daemon=True)
+        self._store, self._settings, self._taker, self._others = store, settings, taker, others
+        self._seen: dict[str, int] = {}
+        """Revision by name: of what was taken in or refused."""
+        self._running: dict[str, PipelineSpec] = {}
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.look()
+            except PenstockError as error:
+                log.warning("pipelines in the store could not be looked at; what runs goes on", reason=str(error))
+            except Exception:
+                log.exception("pipelines in the store could not be looked at; what runs goes on")
+            self._over.wait(EVERY)
+
+    def stop(self, timeout: float) -> None:
+        """No pipeline is begun or ended afterwards, unless that takes longer than the timeout."""
+        self._over.set()
+        if self.is_alive():
+            self.join(timeout)
+
+    def look(self) -> None:
+        """Compare once."""
+        rows = {row.name: row for row in self._store.managed.all()}
+        for name in [name for name in self._seen if name not in rows]:
+            self._end(name)
+        for row in rows.values():
+            if self._seen.get(row.name) != row.revision and not self._over.is_set():
+                self._take(row)
+                self._seen[row.name] = row.revision
+
+    def _end(self, name: str) -> None:
+        del self._seen[name]
+        self._taker.refuse(name, None)
+        if self._running.pop(name, None) is not None:
+            self._taker.drop(name)
+            log.info("pipeline is gone from the store and was stopped", pipeline=name)
+
+    def _take(self, row: ManagedRow) -> None:
+        found = self._checked(row)
+        why = "; ".join(map(str, found.problems)) or self._taken(found.spec)
+        if found.spec is None or why:
+            log.error("a pipeline in the store cannot be used", pipeline=row.name, reason=why)
+            self._taker.refuse(row.name, why)
+            return
+        self._taker.refuse(row.name, None)
+        # Its document is the text, not a file: problems found on the way name the place within it.
+        loaded = Loaded(specs=[found.spec], documents=found.documents)
+        self._taker.take(found.spec, loaded)
+        self._running[row.name] = found.spec
+        log.info("pipeline was taken from the store", pipeline=row.name, revision=row.revision)
+
+    def _checked(self, row: ManagedRow) -> Submitted:
+        """What was allowed when it was kept may not be allowed on this machine."""
+        known = list(self._settings.api.networks)
+        for spec in self._others():
+            if not spec.source.is_foreign:
+                known += [place.rpartition(":")[0] for place in spec.source.config.connection.bootstrap.split(",")]
+        limits = Limits(frozenset(self._settings.api.allow), Outbound(known), os.environ)
+        return check_submitted(row.text, limits)
+
+    def _taken(self, spec: PipelineSpec | None) -> str | None:
+        if spec is None:
+            return None
+        others = [other for other in self._others() if other.name not in self._running]
+        for other in [*others, *(own for own in self._running.values() if own.name != spec.name)]:
+            if other.name == spec.name:
+                return f"the name {spec.name!r} is taken by a file"
+            if other.group == spec.group and not (other.source.config.stateless or spec.source.config.stateless):
+                return f"the group {spec.group!r} is taken by pipeline {other.name!r}"
+        return None
