@@ -136,7 +136,8 @@ def notify(said: str, *, good: bool = True) -> None:
 @contextmanager
 def asking(name: str) -> Iterator[ui.dialog]:
     """A dialog with a title; the block fills it, and opens it when it likes."""
-    with ui.dialog() as dialog, ui.card().classes("ask"):
+    # On the page itself: the button that opens it may go away meanwhile, and must not take it along.
+    with ui.context.client.content, ui.dialog() as dialog, ui.card().classes("ask"):
         heading(name)
         yield dialog
 

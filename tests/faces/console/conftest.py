@@ -34,7 +34,9 @@ def served(folder: Path, *options: str) -> Iterator[str]:
     )
     try:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
+        address = process.stdout.readline().strip()
+        assert address, "the console did not start; its reason is on standard error"
+        yield address
     finally:
         assert process.stdin is not None
         process.stdin.close()

@@ -13,6 +13,7 @@ from penstock.console.parts import TONES, box, button, card, chip, empty, facts,
 from penstock.console.tables import Column, cell, table
 from penstock.core.durations import parse_rate
 from penstock.core.errors import ConfigError
+from penstock.core.visible import visible
 from penstock.service.operations import dead_letters as operations
 from penstock.service.operations.letter_models import JobView, LetterChoice
 
@@ -150,13 +151,11 @@ class _Progress:
     """How far a job is."""
 
     def __init__(self, visit: Visit, job: JobView) -> None:
-        self._state: str | None = None
         with box("head"):
             link("Jobs", "/jobs", "crumb")
             text("/", "crumb", "span")
             title(job.id)
-            with box("head") as self._chip:
-                pass
+            self._chip = chip("queued")
             with box("grow"):
                 pass
             self._stop = button("Stop", lambda: visit.tell("It ends.", operations.stop_job, job.id))
@@ -180,9 +179,9 @@ class _Progress:
         self._done.text = f"{words.number(job.done)} of {words.number(job.letters)}"
         self._left.text = words.number(max(0, job.letters - job.done))
         self._filled.style(f"width: {100 * job.done / max(1, job.letters):.1f}%")
-        self._problem.text = job.error or ""
+        self._problem.text = visible(job.error or "")
         self._problem.visible = bool(job.error)
-        self._note.text = f"It waits: {job.note}" if job.note and not over else ""
+        self._note.text = visible(f"It waits: {job.note}") if job.note and not over else ""
         self._note.visible = bool(self._note.text)
         self._stop.visible = not over
         self._end.text = _told(job)
@@ -191,11 +190,8 @@ class _Progress:
         self._parts.visible = bool(rows)
         if rows != self._ends.rows:
             self._ends.rows = rows
-        if job.state != self._state:
-            self._state = job.state
-            self._chip.clear()
-            with self._chip:
-                chip(job.state)
+        self._chip.text = job.state
+        self._chip.classes(replace=f"chip {TONES.get(job.state, 'rest')}")
 
 
 def _figures(each: dict[str, Any]) -> dict[str, Any]:

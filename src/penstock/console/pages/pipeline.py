@@ -12,6 +12,7 @@ from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.offsets_dialog import open_offsets
 from penstock.console.parts import (
+    TONES,
     box,
     button,
     card,
@@ -31,6 +32,7 @@ from penstock.console.rates import Pace
 from penstock.console.spec_text import Stage, stages_of
 from penstock.console.tables import Column, cell, table
 from penstock.core.errors import PenstockError
+from penstock.core.visible import visible
 from penstock.service.access import Actor
 from penstock.service.operations import pipelines, versions
 from penstock.service.operations.dead_letters import facets
@@ -79,17 +81,18 @@ class _Shown:
     pace: Pace
 
 
-async def _asked(visit: Visit, name: str) -> _Shown:
+async def _asked(visit: Visit, name: str, before: _Shown | None = None) -> _Shown:
+    """What changes all the time is asked for again; errors and history are as they were when the page was opened."""
     return _Shown(
         detail=await visit.ask(pipelines.get_pipeline, name),
         counts=await visit.ask(stage_counts, name),
-        facets=await visit.ask(facets, LetterQuery(pipeline=name)),
-        history=await visit.ask(pipelines.history, name, limit=200),
+        facets=before.facets if before else await visit.ask(facets, LetterQuery(pipeline=name)),
+        history=before.history if before else await visit.ask(pipelines.history, name, limit=200),
         pace=visit.data.pace(name),
     )
 
 
-@pages.page("/pipelines/{name}", "Pipeline", "/")
+@pages.page("/pipelines/{name:path}", "Pipeline", "/")
 async def pipeline(visit: Visit) -> None:
     name = visit.path["name"]
     ui.page_title(f"{name} · Penstock")
@@ -114,7 +117,7 @@ async def pipeline(visit: Visit) -> None:
     head.show(shown)
 
     async def look() -> None:
-        now = await _asked(visit, name)
+        now = await _asked(visit, name, shown)
         head.show(now)
         overview.show(now)
 
@@ -128,41 +131,31 @@ class _Head:
     def __init__(self, visit: Visit, name: str) -> None:
         self._visit, self._name = visit, name
         self.look: Callable[[], Awaitable[None]] | None = None
-        self._state: str | None = None
         with box("head"):
             link("Pipelines", "/", "crumb")
             text("/", "crumb", "span")
             title(name)
-            with box("head") as self._chip:
-                pass
+            self._chip = chip("starting")
             with box("grow"):
                 pass
-            with box("head") as self._acts:
-                pass
+            with box("head") as acts:
+                self._resume = button("Resume", lambda: self._act("resumed"), "main-act")
+                self._pause = button("Pause", lambda: self._act("paused"))
+                button("Restart", self._ask_restart)
+                self._stop = button("Stop", self._ask_stop)
+                button("Offsets…", lambda: open_offsets(self._visit, self._name))
+            acts.visible = visit.may("pipelines.operate")
         self._why = text("", "note warn")
 
     def show(self, now: _Shown) -> None:
-        line = now.detail
-        self._why.text = line.reason or ""
-        self._why.visible = bool(line.reason)
-        if line.state == self._state:
-            return
-        self._state = line.state
-        self._chip.clear()
-        with self._chip:
-            chip(line.state)
-        self._acts.clear()
-        if not self._visit.may("pipelines.operate"):
-            return
-        with self._acts:
-            if line.state in ("paused", "failed", "stopped", "stopping"):
-                button("Resume", lambda: self._act("resumed"), "main-act")
-            else:
-                button("Pause", lambda: self._act("paused"))
-            button("Restart", self._ask_restart)
-            if line.state != "stopped":
-                button("Stop", self._ask_stop)
-            button("Offsets…", lambda: open_offsets(self._visit, self._name))
+        state, reason = now.detail.state, now.detail.reason
+        self._why.text = visible(reason or "")
+        self._why.visible = bool(reason)
+        rests = state in ("paused", "failed", "stopped", "stopping")
+        self._resume.visible, self._pause.visible = rests, not rests
+        self._stop.visible = state != "stopped"
+        self._chip.text = state
+        self._chip.classes(replace=f"chip {TONES.get(state, 'rest')}")
 
     async def _act(self, done: str) -> None:
         await self._visit.tell(f"{self._name}: {done}", _COMMANDS[done], self._name)
@@ -188,6 +181,7 @@ class _Overview:
     """Figures, stages and partitions; looked at again and again."""
 
     def __init__(self, shown: _Shown) -> None:
+        self._drawn: StageCounts | None = None
         with box("figures"):
             self._figures = [figure(name, "")[0] for name, _ in _figures(shown)]
         with card("Stages"), box("stages") as self._stages:
@@ -200,9 +194,11 @@ class _Overview:
     def show(self, now: _Shown) -> None:
         for element, (_, value) in zip(self._figures, _figures(now), strict=True):
             element.text = value
-        self._stages.clear()
-        with self._stages:
-            _stages(now)
+        if now.counts != self._drawn:
+            self._drawn = now.counts
+            self._stages.clear()
+            with self._stages:
+                _stages(now)
         rows = _places(now)
         if rows != self._places.rows:
             self._places.rows = rows
