@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import structlog
@@ -33,12 +33,19 @@ class Taker(Protocol):
 
 
 class ManagedRunning(threading.Thread):
-    """`others` are the specs that run and come from files: their names and groups are not taken away from them."""
+    """`others` are the specs that run: names and groups of those from files are not taken away from them. `named` are
+    the secrets that documents refer to, in plain text."""
 
     def __init__(
-        self, store: Store, settings: Settings, taker: Taker, others: Callable[[], list[PipelineSpec]]
+        self,
+        store: Store,
+        settings: Settings,
+        taker: Taker,
+        others: Callable[[], list[PipelineSpec]],
+        named: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         super().__init__(name="managed", daemon=True)
+        self._named = named
         self._store, self._settings, self._taker, self._others = store, settings, taker, others
         self._seen: dict[str, int] = {}
         """Revision by name: of what was taken in or refused."""
@@ -98,7 +105,8 @@ class ManagedRunning(threading.Thread):
         for spec in self._others():
             if not spec.source.is_foreign:
                 known += [place.rpartition(":")[0] for place in spec.source.config.connection.bootstrap.split(",")]
-        limits = Limits(frozenset(self._settings.api.allow), Outbound(known), os.environ)
+        allowed = frozenset(self._settings.api.allow)
+        limits = Limits(allowed, Outbound(known), os.environ, self._named())
         return check_submitted(row.text, limits)
 
     def _taken(self, spec: PipelineSpec | None) -> str | None:

@@ -36,6 +36,8 @@ class Limits:
     outbound: Outbound = field(default_factory=Outbound)
     environ: MutableMapping[str, str] = field(default_factory=dict)
     """Variables of this machine."""
+    named: Mapping[str, str] | None = None
+    """Secrets of the store by name; None: what they say does not matter, for nothing is run."""
 
     @property
     def variables(self) -> MutableMapping[str, str]:

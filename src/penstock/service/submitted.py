@@ -9,7 +9,9 @@ from typing import Any, Final
 from penstock.config.documents import Document, read_text
 from penstock.config.loading import Loaded, load_document
 from penstock.config.problems import InvalidConfigError, Problem
+from penstock.config.problems import Path as KeyPath
 from penstock.config.spec import PipelineSpec
+from penstock.core.secrets import secrets_at_key
 from penstock.service.refusals import Limits, is_secret_reference, refusals
 from penstock.service.validation import checked
 
@@ -59,16 +61,41 @@ def _shape(documents: Sequence[Document]) -> Iterator[Problem]:
 
 
 def _loaded(document: Document, limits: Limits) -> Loaded:
-    # References are not looked up here: what a secret says does not matter to a check.
-    data = _without_references(document.data)
+    named = _Named(document, limits.named)
+    data = named.put(document.data)
+    if named.problems:
+        return Loaded(problems=named.problems)
     # No text: DataHub's files would be parsed once more from it.
     prepared = Document(document.file, data, document.tree, document.first_line)
-    return checked(load_document(prepared, limits.variables))
+    loaded = load_document(prepared, limits.variables)
+    loaded.specs = [spec.with_secrets(named.used) for spec in loaded.specs]
+    return checked(loaded)
 
 
-def _without_references(value: Any) -> Any:
-    if isinstance(value, Mapping):
+class _Named:
+    """Puts named secrets in the place of references to them."""
+
+    def __init__(self, document: Document, named: Mapping[str, str] | None) -> None:
+        self._document, self._named = document, named
+        self.used: set[str] = set()
+        self.problems: list[Problem] = []
+
+    def put(self, value: Any, path: KeyPath = ()) -> Any:
+        """A copy of the data."""
         if is_secret_reference(value):
+            return self._secret(str(next(iter(value.values()))), path)
+        if isinstance(value, Mapping):
+            return {key: self.put(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.put(item, (*path, index)) for index, item in enumerate(value)]
+        return value
+
+    def _secret(self, name: str, path: KeyPath) -> str:
+        if self._named is None:
             return "reference"
-        return {key: _without_references(item) for key, item in value.items()}
-    return [_without_references(item) for item in value] if isinstance(value, list) else value
+        found = self._named.get(name)
+        if found is None:
+            self.problems.append(self._document.problem(path, f"there is no secret named {name!r}"))
+            return ""
+        self.used |= secrets_at_key(found)
+        return found

@@ -100,6 +100,21 @@ def test_names_and_groups_of_others_are_not_taken_away(store: Store) -> None:
     assert taken.said == ["take fine fine"]
 
 
+def test_references_become_secrets_that_logs_know_to_hide(store: Store) -> None:
+    taken = Taken()
+    settings = Settings.load({"PENSTOCK_API_NETWORKS": "localhost"})
+    named = {"kafka": "canary-1d4"}
+    managed = ManagedRunning(store, settings, taken, list, lambda: named)
+    refers = text("a").replace('"localhost:9092"', '"localhost:9092", consumer_config: {sasl.password: {$ref: kafka}}')
+    store.managed.create("a", refers, by="x")
+    store.managed.create("b", refers.replace("name: a", "name: b").replace("$ref: kafka", "$ref: other"), by="x")
+    managed.look()
+    spec = taken.running["a"]
+    assert spec.source.config.connection.consumer_config["sasl.password"] == "canary-1d4"
+    assert "canary-1d4" in spec.secrets
+    assert "there is no secret named 'other'" in taken.refused["b"]
+
+
 def test_a_thread_looks_by_itself_until_it_is_stopped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     managed, taken = make(store)
     monkeypatch.setattr("penstock.service.managed_running.EVERY", 0.02)
