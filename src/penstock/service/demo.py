@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from penstock.config.http_settings import is_loopback
-from penstock.config.settings import HttpSettings, LogSettings, Settings, StoreSettings
+from penstock.config.http_settings import HttpSettings, is_loopback
+from penstock.config.settings import LogSettings, Settings, StoreSettings
 from penstock.config.spec import ConnectionSpec
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig

@@ -160,8 +160,8 @@ def _hosts(path: KeyPath, value: str) -> Iterator[str]:
     keys = [key for key in path if isinstance(key, str)]
     if keys[-1] == "bootstrap":
         for place in value.split(","):
-            host, colon, _ = place.strip().rpartition(":")
-            yield host if colon and not place.strip().endswith("]") else place.strip()
+            name, colon, _ = place.strip().rpartition(":")
+            yield name if colon and not place.strip().endswith("]") else place.strip()
     elif keys[-1] in _ADDRESSES:
         for url in value.split(","):
             try:

@@ -82,13 +82,13 @@ class SingleSignOn:
                     self._provider["token_endpoint"], code=code, code_verifier=journey.verifier, timeout=_SECONDS
                 )
             checked = jwt.decode(str(token["id_token"]), self._keys(), algorithms=_ALGORITHMS)
-            wanted = {
+            wanted: dict[str, Any] = {
                 "iss": {"essential": True, "values": [self._issuer, f"{self._issuer}/"]},
                 "aud": {"essential": True, "value": self._settings.client_id},
             }
             params = {"nonce": journey.nonce, "client_id": self._settings.client_id}
             claims = CodeIDToken(checked.claims, checked.header, wanted, params)
-            claims.validate(now=int(time.time()), leeway=_LEEWAY)
+            claims.validate(now=int(time.time()), leeway=_LEEWAY)  # type: ignore[no-untyped-call]  # it has none
         except requests.RequestException as error:
             raise ProviderAway(f"the OpenID provider is away: {type(error).__name__}") from error
         except (AuthlibBaseError, JoseError, KeyError, ValueError) as error:
@@ -120,7 +120,7 @@ class SingleSignOn:
 
     def _client(self, back: str) -> Any:
         password = self._settings.client_secret
-        return OAuth2Session(
+        return OAuth2Session(  # type: ignore[no-untyped-call]  # it has none
             self._settings.client_id,
             password.reveal() if password else None,
             token_endpoint_auth_method="client_secret_basic" if password else "none",

@@ -8,8 +8,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from penstock.store.tables import CleanText, JsonText
-from penstock.store.workflow_tables import metadata
+from penstock.store.tables import CleanText, JsonText, metadata
+from penstock.store.workflow_tables import projects, users
 
 _ID: Final = sa.String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 _ROW_ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
@@ -24,7 +24,7 @@ def _number(name: str, *, nullable: bool = False, **options: Any) -> sa.Column[A
 
 
 def _user(**options: Any) -> sa.Column[Any]:
-    return sa.Column("user_id", _ID, sa.ForeignKey("penstock_users.id", ondelete="CASCADE"), **options)
+    return sa.Column("user_id", _ID, sa.ForeignKey(users.c.id, ondelete="CASCADE"), **options)
 
 
 credentials: Final = sa.Table(
@@ -68,7 +68,7 @@ tokens: Final = sa.Table(
     # Whose rights bound the token's own; none: made by the command line or at the first start.
     _user(nullable=True),
     _text("role"),
-    sa.Column("project_id", _ID, sa.ForeignKey("penstock_projects.id", ondelete="CASCADE"), nullable=True),
+    sa.Column("project_id", _ID, sa.ForeignKey(projects.c.id, ondelete="CASCADE"), nullable=True),
     _text("created_by"),
     _number("created_at"),
     _number("expires_at", nullable=True),
@@ -105,7 +105,7 @@ managed_pipelines: Final = sa.Table(
     "penstock_managed_pipelines",
     metadata,
     _text("name", primary_key=True),
-    sa.Column("project_id", _ID, sa.ForeignKey("penstock_projects.id", ondelete="SET NULL"), nullable=True),
+    sa.Column("project_id", _ID, sa.ForeignKey(projects.c.id, ondelete="SET NULL"), nullable=True),
     # The document as it was written; secrets are references.
     _text("text"),
     _number("revision"),

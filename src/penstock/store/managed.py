@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -58,7 +59,7 @@ class ManagedPipelines:
             known = connection.execute(sa.select(c.revision, c.deleted_at).where(c.name == name)).one_or_none()
             if known is not None and known.deleted_at is None:
                 raise Taken("there is a pipeline of this name", received=name, hint="replace it, or name it otherwise")
-            values = {"project_id": project_id, "text": text, "changed_by": by, "deleted_at": None}
+            values: dict[str, Any] = {"project_id": project_id, "text": text, "changed_by": by, "deleted_at": None}
             values |= {"changed_at": self._database.now(connection), "revision": (known.revision if known else 0) + 1}
             if known is None:
                 connection.execute(sa.insert(managed_pipelines), values | {"name": name})

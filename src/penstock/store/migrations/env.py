@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import context
 
 from penstock.store.schema import VERSION_TABLE
-from penstock.store.workflow_tables import metadata
+from penstock.store.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
