@@ -29,6 +29,7 @@ class Taking:
         self._secrets = secrets
         self._problems: list[Problem] = []
         self._stale: Mapping[str, str] = {}
+        self._shown: list[StateRow] = []
         self._lock = threading.RLock()
         """Files and the store are looked at by threads of their own."""
         self._refused: dict[str, str] = {}
@@ -37,9 +38,7 @@ class Taking:
     def take(self, spec: PipelineSpec, loaded: Loaded) -> None:
         """Start it, in place of the one of its name; one that cannot be made leaves that one running."""
         with self._lock:
-            if not spec.secrets <= self._secrets:
-                self._secrets |= spec.secrets
-                configure_logs(**self._settings.log.model_dump(), secrets=self._secrets)
+            self.learn(spec.secrets)
             self._refused.pop(spec.name, None)
             try:
                 self._instance.add(spec)
@@ -49,6 +48,13 @@ class Taking:
                 loaded.problems.append(problem)
                 self._refused[spec.name] = str(problem)
             self._show()
+
+    def learn(self, secrets: frozenset[str]) -> None:
+        """Keep these out of the logs, too."""
+        with self._lock:
+            if not secrets <= self._secrets:
+                self._secrets |= secrets
+                configure_logs(**self._settings.log.model_dump(), secrets=self._secrets)
 
     def drop(self, name: str) -> None:
         """Finish what is under way, and leave the group."""
@@ -81,8 +87,11 @@ class Taking:
             if not any(str(problem) in text for text in why.values()):
                 file = str(problem.file)
                 shown[file] = f"{shown[file]}; {problem}" if file in shown else str(problem)
-        self._instance.invalid[:] = [
+        # What others have to say of theirs stays.
+        others = [row for row in self._instance.invalid if row not in self._shown]
+        self._shown = [
             StateRow(pipeline=name, instance=self._instance.id, state="invalid", reason=text)
             for name, text in shown.items()
         ]
+        self._instance.invalid[:] = others + self._shown
         self._instance.metrics.config_problems.set(len(shown) + len(why.keys() & running))

@@ -101,6 +101,15 @@ def test_a_running_pipeline_says_that_its_file_is_bad(taker: Taking, instance: F
     assert instance.flows[0].stale is None
 
 
+def test_what_others_show_stays(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
+    instance.invalid.append(StateRow(pipeline="trigger/x", instance="here", state="invalid", reason="no broker"))
+    loaded = read(tmp_path, bad="name: bad\n")
+    taker.tell(loaded, {})
+    assert len(instance.shown) == 2
+    taker.tell(Loaded(), {})
+    assert instance.shown == {"trigger/x": "no broker"}
+
+
 def test_one_that_cannot_be_made_leaves_the_old_one(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
     loaded = read(tmp_path, good=TEXT.format(name="good"))
     taker.take(loaded.specs[0], loaded)
