@@ -7,7 +7,7 @@ UV := .cache/uv/bin/uv
 BIN := .venv/bin
 export PYTHONPATH :=
 
-.PHONY: help setup setup-dev setup-datahub demo test test-faults soak check fmt lock lock-check types docs bench clean
+.PHONY: help setup setup-dev setup-datahub demo test test-faults soak check fmt lock lock-check types docs screenshots bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,7 +47,7 @@ setup-datahub: .cache/stamps/datahub ## Make .cache/datahub, an environment with
 demo: setup ## Run three pipelines on the embedded broker and watch them (ARGS="--seconds 20" ends it)
 	@$(BIN)/penstock demo $(ARGS)
 
-test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL and a registry into .cache)
+test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL, a registry and a browser into .cache)
 	@$(BIN)/python -m pytest $(ARGS)
 
 test-faults: setup-dev ## Run the fault matrix on three brokers (half an hour); its table goes to bench/results
@@ -85,6 +85,9 @@ lock-check: $(UV) ## The locks still satisfy pyproject.toml and hold no addresse
 
 docs: setup-dev ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+screenshots: setup-dev ## Take the pictures of the console for README and docs, in a real Chromium
+	@$(BIN)/python -m tests.faces.console.screenshots docs/screenshots
 
 bench: setup-dev ## Measure against the bars; results go to bench/results
 	@$(BIN)/python -m bench $(ARGS)

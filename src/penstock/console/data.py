@@ -19,7 +19,8 @@ from penstock.service.operations.desk import Desk
 
 log = structlog.get_logger("penstock.console")
 
-_FRESH: Final = 1.5
+_FRESH: Final = 1.9
+"""Seconds; a little less than between two looks of a page, so that all tabs together cost one question each time."""
 _LOOK_EVERY: Final = 5.0
 
 

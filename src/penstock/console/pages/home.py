@@ -80,7 +80,7 @@ async def home(visit: Visit) -> None:
             await go()
 
     columns = _COLUMNS if visit.may("pipelines.operate") else _COLUMNS[:-1]
-    rows = table(columns, _rows(found, every=every), key="pipeline", label="Pipelines", on_act=act)
+    rows = table(columns, _ROWS.of(found, every=every), key="pipeline", label="Pipelines", on_act=act)
     rows.bind_filter_from(search, "value", backward=lambda value: value or "")
     search.on_value_change(lambda event: ui.navigate.history.replace(query_of(visit.request, q=event.value)))
     if len(found.lines) > _FIRST and not every:
@@ -95,7 +95,7 @@ async def home(visit: Visit) -> None:
             return
         seen[0] = now
         figures.show(now)
-        fresh = _rows(now, every=every)
+        fresh = _ROWS.of(now, every=every)
         if fresh != rows.rows:
             rows.rows = fresh
 
@@ -133,8 +133,20 @@ class _Figures:
         self._letters.classes(remove="bad", add="bad" if letters else "")
 
 
-def _rows(found: Overview, *, every: bool) -> list[dict[str, Any]]:
-    return [_row(line) for line in (found.lines if every else found.lines[:_FIRST])]
+class _Rows:
+    """Rows of the overview seen last: tabs that show the same share them."""
+
+    def __init__(self) -> None:
+        self._of: tuple[Overview, list[dict[str, Any]]] | None = None
+
+    def of(self, found: Overview, *, every: bool) -> list[dict[str, Any]]:
+        known = self._of
+        if known is None or known[0] is not found:
+            known = self._of = (found, [_row(line) for line in found.lines])
+        return known[1] if every else known[1][:_FIRST]
+
+
+_ROWS: Final = _Rows()
 
 
 def _row(line: Line) -> dict[str, Any]:
