@@ -74,7 +74,7 @@ class Lane:
             [r.request.unit for r in self._detached],
             time.monotonic() - began,
             self._tainted,
-            CALLS.take(),
+            registry_calls=CALLS.take(),
         )
 
     def _turn_pages(self, request: WindowRequest) -> None:
