@@ -72,12 +72,15 @@ class Reloader(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
+        missed = False
         for changed in self._occasions():
-            if not (changed or self._has_jobs):
+            if not (changed or missed or self._has_jobs):
                 continue
             try:
                 self.look()
+                missed = False
             except Exception:
+                missed = True
                 log.exception("pipelines could not be looked at again; what runs goes on")
 
     def _occasions(self) -> Iterator[bool]:

@@ -168,6 +168,25 @@ def test_a_folder_that_cannot_be_watched_is_looked_at(folder: Path, noted: Noted
         reloader.stop(10.0)
 
 
+def test_what_could_not_be_looked_at_is_looked_at_again(tmp_path: Path, noted: Noted) -> None:
+    (tmp_path / "native.yaml").write_text(NATIVE)
+    looks: list[int] = []
+
+    def flaky(paths: object) -> Loaded:
+        looks.append(1)
+        if len(looks) == 1:
+            raise OSError("the disk is away")
+        return loaded(paths)
+
+    reloader = Reloader([tmp_path], Loaded(), noted, flaky, 0.2)
+    reloader.start()
+    try:
+        until(lambda: (tmp_path / "native.yaml").write_text(NATIVE) and looks, 20, "no look", every_s=0.5)
+        until(lambda: noted.done == ["take native ['a']"], 20, lambda: (looks, noted.done))
+    finally:
+        reloader.stop(10.0)
+
+
 def test_it_ends_at_once(folder: Path) -> None:
     reloader = Reloader([folder], loaded(folder), Noted(), loaded, 3600.0)
     reloader.stop(1.0)
