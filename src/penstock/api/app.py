@@ -30,11 +30,8 @@ def mount_api(app: FastAPI, desk: Desk, auth: Authentication) -> None:
     """Add the API to the server's app, and the guards that hold for all of it."""
     app.state.desk, app.state.auth = desk, auth
     handle_errors(app)
-    api = APIRouter(prefix=PREFIX, responses=described(400, 401, 403, 404, 409, 413, 422, 429, 503))
-    for module in pkgutil.iter_modules(routes.__path__):
-        api.include_router(importlib.import_module(f"{routes.__name__}.{module.name}").router)
-    app.include_router(api)
-    document = cache(lambda: _description(app))  # made when it is first asked for: starting should not wait for it
+    app.include_router(all_routes())
+    document = cache(lambda: description(app))  # made when it is first asked for: starting should not wait for it
 
     @app.get(f"{PREFIX}/openapi.json", include_in_schema=False)
     def openapi() -> JSONResponse:
@@ -52,7 +49,16 @@ def make_api(desk: Desk, auth: Authentication) -> FastAPI:
     return app
 
 
-def _description(app: FastAPI) -> dict[str, Any]:
+def all_routes() -> APIRouter:
+    """Those of every module of `routes`."""
+    api = APIRouter(prefix=PREFIX, responses=described(400, 401, 403, 404, 409, 413, 422, 429, 503))
+    for module in pkgutil.iter_modules(routes.__path__):
+        api.include_router(importlib.import_module(f"{routes.__name__}.{module.name}").router)
+    return api
+
+
+def description(app: FastAPI) -> dict[str, Any]:
+    """The API as an OpenAPI document."""
     document = get_openapi(
         title="Penstock",
         version=__version__,
