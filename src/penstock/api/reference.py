@@ -12,8 +12,8 @@ from penstock.api.app import PREFIX, all_routes, description
 PAGE: Final = "docs/reference/api.md"
 _HEAD: Final = (
     "# API\n\nAll routes under `/api/v1`, made from the code by `python -m penstock.api.reference`. A running instance"
-    " describes them in full, with schemas and examples, at `/api/v1/openapi.json`. How to log in, page, change and follow"
-    " is in [Use the API](../guides/api.md).\n"
+    " describes them in full, with schemas and examples, at `/api/v1/openapi.json`. How to log in, page, change and"
+    " follow is in [Use the API](../guides/api.md).\n"
 )
 _COLUMNS: Final = "| method | path | what it does |\n| --- | --- | --- |"
 
@@ -27,10 +27,8 @@ def reference() -> str:
         for method, operation in item.items():
             row = f"| `{method.upper()}` | `{path.removeprefix(PREFIX)}` | {operation['summary']} |"
             rows.setdefault(operation["tags"][0], []).append(row)
-    parts = [_HEAD]
-    for tag in sorted(rows):
-        parts.append("\n".join([f"## {tag.capitalize()}\n", _COLUMNS, *rows[tag]]) + "\n")
-    return "\n".join(parts)
+    parts = ["\n".join([f"## {tag.capitalize()}\n", _COLUMNS, *rows[tag]]) + "\n" for tag in sorted(rows)]
+    return "\n".join([_HEAD, *parts])
 
 
 if __name__ == "__main__":

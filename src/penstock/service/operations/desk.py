@@ -64,7 +64,7 @@ class Desk:
         self.discards = Discards()
         self.replays = ReplayJobs(
             store,
-            spark=lambda: found.spark if (found := instance()) else None,
+            spark=lambda: found.spark if (found := self.instance()) else None,
             specs=self._running,
             max_replays=settings.dead_letters.max_replays,
         )
