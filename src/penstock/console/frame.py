@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
 from fastapi import Request, Response
@@ -16,7 +16,7 @@ from nicegui import run, ui
 from penstock.console.data import Data
 from penstock.console.overview import Verdict
 from penstock.console.parts import box, button, link, notify, problem, text
-from penstock.core.errors import PenstockError
+from penstock.core.errors import PenstockError, Unavailable
 from penstock.service.access import Actor, NotAllowed, Right, allows_somewhere
 from penstock.service.authentication import Authentication, LogInFirst
 from penstock.service.operations.desk import Desk
@@ -81,14 +81,19 @@ class Visit:
     async def ask(self, question: Callable[Concatenate[Desk, Actor, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Ask an operation, in a thread of its own: the loop is shared by all pages."""
 
-        def asked() -> T:
+        answers: list[T] = []
+
+        def asked() -> None:
             if time.monotonic() >= self._known_until:
                 # A page may stay open for longer than a session lasts, or a role.
                 self._actor = self.data.actor(self.request)
                 self._known_until = time.monotonic() + _KNOWN
-            return question(self.data.desk, self._actor, *args, **kwargs)
+            answers.append(question(self.data.desk, self._actor, *args, **kwargs))
 
-        return cast("T", await run.io_bound(asked))  # None only while the server stops
+        await run.io_bound(asked)
+        if not answers:
+            raise Unavailable("the server is stopping")
+        return answers[0]
 
     async def tell(
         self, done: str | None, command: Callable[Concatenate[Desk, Actor, P], T], *args: P.args, **kwargs: P.kwargs

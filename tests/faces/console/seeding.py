@@ -43,12 +43,8 @@ PIPELINES = (
 )
 
 _STACK = 'Traceback (most recent call last):\n  File "booking.py", line 12, in book\n    total = float(amount)\n'
-_YAML_LIKE = {
+_SPEC = {
     "name": "payments",
-    "source": {
-        "type": "kafka",
-        "config": {"connection": {"bootstrap": "127.0.0.1:1"}, "topics": ["payments"], "format": "json"},
-    },
     "filters": [{"type": "match", "config": {"event": {"status": ["paid", "shipped"]}}}],
     "transform": [{"type": "map", "config": {"fields": {"id": "event.id"}}}],
     "action": {"type": "file", "config": {"path": "out.jsonl"}},
@@ -63,7 +59,8 @@ def seed(store: Store, *, letters: bool = True) -> None:
         half, topic = each.lag // 2, each.name.split("-")[0]
         rows = [OwnedPartition(topic, n, 50_000, 50_000 + (half if n else each.lag - half)) for n in (0, 1)]
         store.partitions.put(each.name, INSTANCE, rows)
-        spec = _YAML_LIKE | {"name": each.name}
+        config = {"connection": {"bootstrap": "127.0.0.1:1"}, "topics": [topic], "format": "json"}
+        spec = _SPEC | {"name": each.name, "source": {"type": "kafka", "config": config}}
         store.pipelines.save_spec(each.name, "v2", orjson.dumps({"file": "pipelines.yaml", "spec": spec}).decode())
         store.pipelines.note(each.name, INSTANCE, "started", "joined the group")
     store.desired.set("returns", "paused", by="ops@plant", reason="warehouse is counting")
