@@ -56,7 +56,10 @@ def python_before(snippet: Snippet) -> str:
     return [s for s in ALL if s.page == snippet.page and s.language == "python" and s.line < snippet.line][-1].code
 
 
-@pytest.mark.parametrize("snippet", [p for p in those("yaml", "settings") if ".test." not in p.values[0].attributes.get("as", "")])
+PIPELINES = [p for p in those("yaml", "settings") if ".test." not in p.values[0].attributes.get("as", "")]
+
+
+@pytest.mark.parametrize("snippet", PIPELINES)
 def test_a_pipeline_is_accepted(snippet: Snippet, tmp_path: Path) -> None:
     file = tmp_path / snippet.attributes.get("as", "pipeline.yaml")
     file.write_text(snippet.code)
