@@ -16,6 +16,7 @@ from penstock.config.http_settings import HttpSettings, is_loopback
 
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _OWN: Final = ("/api/", "/metrics", "/health/")
+_PROBED: Final = ("/metrics", "/health/")
 _HEADERS: Final = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
     "x-content-type-options": "nosniff",
@@ -52,7 +53,7 @@ class Guards:
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")
-        if not self._is_ours(host):
+        if not self._is_ours(host, scope["path"]):
             # A page elsewhere whose name was made to lead here would otherwise be let in as this machine.
             return problem(421, "host", "this server does not answer to that name", hint="http.names lists the names")
         if not _is_same_origin(scope, headers, host):
@@ -62,10 +63,11 @@ class Guards:
             return _too_large(self._http.max_body)
         return None
 
-    def _is_ours(self, host: str) -> bool:
+    def _is_ours(self, host: str, path: str) -> bool:
         name = _name(host)
         if self._http.names:
-            return name in {known.lower() for known in self._http.names}
+            # Probes and scrapers ask by address, and need no log-in either.
+            return path.startswith(_PROBED) or name in {known.lower() for known in self._http.names}
         return self._http.auth != "off" or is_loopback(name)
 
 

@@ -28,6 +28,7 @@ def test_with_authentication_any_name_is_answered_to_unless_some_are_listed(make
     named = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_HTTP_NAMES="penstock.example")
     assert named.client.get("/api/v1/session", headers={"host": "penstock.example"}).status_code == 401
     assert named.client.get("/api/v1/session", headers={"host": "other.example"}).status_code == 421
+    assert named.client.get("/health/live", headers={"host": "10.1.2.3:8642"}).status_code == 404, "asked by probes"
 
 
 @pytest.mark.parametrize(
