@@ -40,6 +40,12 @@ def test_what_is_wanted_is_said_with_name_and_reason_and_shown(store: Store) -> 
     }
     assert states == {"billing": ("stopped", 100.0), "orders": ("stopped", None)}
     assert "100/s" in penstock("pipelines", "list").out
+    assert [(row.action, row.subject, row.outcome) for row in store.audit.list()] == [
+        ("pipelines.rate-limit", "pipeline/billing", "done"),
+        ("pipelines.stop", "pipeline/orders", "done"),
+        ("pipelines.stop", "pipeline/billing", "done"),
+        ("pipelines.pause", "pipeline/orders", "done"),
+    ]
     for each in penstock("status", "--json").data:
         assert each["state"] == "stopped"
         assert each["reason"].startswith(f"by {getpass.getuser()}@")

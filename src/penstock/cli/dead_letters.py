@@ -90,6 +90,7 @@ def discard(
     yes: given.Yes = False,
 ) -> Exit | None:
     """Close new and parked dead letters without a replay; they stay listed as discarded."""
+    from penstock.service.audit import by_command
     from penstock.service.dead_letters import chosen_letters, count_discardable, discard_dead_letters
     from penstock.service.pipelines import person
 
@@ -100,7 +101,11 @@ def discard(
         done = 0
         if total and not dry_run:
             terminal.confirm(f"Discard {total} dead letters? They cannot be replayed afterwards.", yes=yes)
-            with _progress(terminal, "discarding", total) as progress:
+            said = {"which": {**filters, "ids": ids}, "reason": reason, "letters": total}
+            with (
+                by_command(store, "dead_letters.discard", "dead-letters", said),
+                _progress(terminal, "discarding", total) as progress,
+            ):
                 done = discard_dead_letters(store, which, by=person(), reason=reason, progress=progress)
     if terminal.as_json:
         terminal.data({"letters": total, "statuses": counts, "discarded": done})

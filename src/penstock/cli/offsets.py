@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,6 +96,7 @@ def reset(
 ) -> Exit | None:
     """Set a pipeline's offsets; its instances leave the group meanwhile and come back. Refused where another consumer
     is in the group."""
+    from penstock.service.audit import by_command
     from penstock.service.exactly_once import require_reapply
     from penstock.service.offsets import cluster_of, plan_reset, reset_offsets
     from penstock.service.opening import opened_store
@@ -111,9 +113,11 @@ def reset(
             refuse_others(cluster, spec)
             if not yes:
                 _confirm(terminal, pipeline, moves)
-            moves = reset_offsets(
-                store, cluster, spec, target, topic=topic, partition=partition, timeout=timeout, reapply=reapply
-            )
+            said = {"to": str(target), "topic": topic, "partition": partition, "reapply": reapply}
+            with by_command(store, "offsets.reset", f"pipeline/{pipeline}", said) if store else nullcontext():
+                moves = reset_offsets(
+                    store, cluster, spec, target, topic=topic, partition=partition, timeout=timeout, reapply=reapply
+                )
     if terminal.as_json:
         terminal.data({"pipeline": pipeline, "done": not dry_run, "partitions": [move.as_dict() for move in moves]})
     else:

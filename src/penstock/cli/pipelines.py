@@ -149,10 +149,10 @@ def rate_limit(
     except ValueError as error:
         raise ConfigError(str(error), received=rate, allowed="100/s, 6000/m, none, default") from None
 
-    def change(store: Store, names: list[str], *, by: str, reason: str | None) -> dict[str, int]:  # noqa: ARG001 - as the other changes
+    def rate_limit(store: Store, names: list[str], *, by: str, reason: str | None) -> dict[str, int]:  # noqa: ARG001 - as the other changes
         return pipelines.limit_rate(store, names[0], wanted, by=by)
 
-    return _change(terminal, [name], change, False, None, None if no_wait else timeout)
+    return _change(terminal, [name], rate_limit, False, None, None if no_wait else timeout)
 
 
 def _change(
@@ -166,10 +166,16 @@ def _change(
 ) -> Exit | None:
     """Say it in the store, wait until instances have obeyed, and show how the pipelines are then."""
     from penstock.service import pipelines
+    from penstock.service.audit import by_command
+
+    word = change.__name__.replace("_", "-")
 
     with _store() as store:
         chosen = pipelines.chosen_pipelines(store, names or [], everything=everything)
-        revisions = change(store, chosen, by=pipelines.person(), reason=reason)
+        revisions: dict[str, int] = {}
+        for name in chosen:
+            with by_command(store, f"pipelines.{word}", f"pipeline/{name}", {"reason": reason} if reason else None):
+                revisions |= change(store, [name], by=pipelines.person(), reason=reason)
         if wait is not None:
             pipelines.wait_obeyed(store, revisions, wait)
         views = pipelines.list_pipelines(store, chosen)

@@ -63,6 +63,7 @@ def replay_letters(
 
     from penstock.cli.replaying import run_replay
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.dead_letters import chosen_letters
     from penstock.service.opening import opened_store
     from penstock.service.replay import LetterReplay, plan_letters
@@ -80,7 +81,9 @@ def replay_letters(
             return None
         terminal.confirm(f"Replay {plan.letters} dead letters?", yes=yes)
         replay = LetterReplay(plan, store, max_replays or settings.dead_letters.max_replays, limit, changed)
-        code = run_replay(terminal, settings, list(plan.specs.values()), replay)
+        said = {"pipelines": sorted(plan.specs), "letters": plan.letters}
+        with by_command(store, "dead_letters.edit" if changed else "dead_letters.replay", "dead-letters", said):
+            code = run_replay(terminal, settings, list(plan.specs.values()), replay)
     if terminal.as_json:
         terminal.data(replay.as_dict())
     else:
@@ -138,6 +141,7 @@ def _run_prepared(
 ) -> Exit | None:
     from penstock.cli.replaying import run_replay
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.opening import opened_for_writing
     from penstock.service.replay import PreparedReplay
 
@@ -152,7 +156,8 @@ def _run_prepared(
     settings = Settings.load()
     with opened_for_writing(settings) as store:
         replay = PreparedReplay(plan, store, limit)
-        code = run_replay(terminal, settings, [plan.spec], replay)
+        with by_command(store, "pipelines.replay", f"pipeline/{plan.spec.name}", {"events": plan.total}):
+            code = run_replay(terminal, settings, [plan.spec], replay)
     if terminal.as_json:
         terminal.data(replay.as_dict())
     else:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.core.errors import PenstockError
-from penstock.service.access import Actor
+from penstock.service.access import Actor, system_actor
+from penstock.service.pipelines import person
 from penstock.store import Store
 
 _LONGEST: Final = 20_000
@@ -54,6 +55,13 @@ def audited(
         store.audit.end(number, "failed", data=change.data | {"error": code})
         raise
     store.audit.end(number, "done", after=bounded(change.after), data=change.data)
+
+
+def by_command(
+    store: Store, action: str, subject: str, data: Mapping[str, Any] | None = None
+) -> AbstractContextManager[Change]:
+    """The same for the command line, where whoever sits at the machine acts."""
+    return audited(store, system_actor(person()), action, subject, data=data)
 
 
 def bounded(text: str | None) -> str | None:
