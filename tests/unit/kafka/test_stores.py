@@ -16,7 +16,7 @@ from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.stores import read_key_store, read_trust_store
 from tests.support.certs import Certificates, make_certificates
 
-PASSWORD = "st0re-pass"  # noqa: S105 - of stores made here
+PASSWORD = "st0re-pass"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from penstock.tables.target import Target
 from tests.unit.tables.conftest import Warehouse
 
 MASTER = "master key 42"
-SECRET = "ASNFZ4mrze/oKo/rhMbbtjnZgo27j52d"  # noqa: S105 - made for this test
+SECRET = "ASNFZ4mrze/oKo/rhMbbtjnZgo27j52d"
 """`s3cret-value`, encrypted by Java with the master key and the salt 0123456789abcdef."""
 PROPERTIES = {
     "group.id": "wherehows",
