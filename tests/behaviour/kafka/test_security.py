@@ -21,7 +21,7 @@ from tests.support.certs import Certificates, make_certificates
 from tests.support.kafka import KafkaBroker
 
 MODULES = "org.apache.kafka.common.security"
-PASSWORD = "st0re-pass"  # noqa: S105 - of stores made here
+PASSWORD = "st0re-pass"
 
 
 def certificates(broker: KafkaBroker) -> Certificates:
