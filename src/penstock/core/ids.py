@@ -24,8 +24,24 @@ def new_ids(count: int) -> list[str]:
     with _lock:
         first = max(time.time_ns() // 1_000, _last + 1)
         _last = first + count - 1
+    return ids_at(first, count)
+
+
+def ids_at(micros: int, count: int) -> list[str]:
+    """Ids of another time, in growing order: for rows that came from elsewhere."""
     noise = struct.unpack(f"{count}Q", os.urandom(8 * count))
-    return [_id(first + index, bits & _RANDOM) for index, bits in enumerate(noise)]
+    return [_id(micros + index, bits & _RANDOM) for index, bits in enumerate(noise)]
+
+
+def first_id(micros: int) -> str:
+    """Not greater than any id of that time or later, and greater than all before: where a range of ids begins."""
+    return _id(max(0, micros), 0)
+
+
+def time_of(identifier: str) -> int:
+    """Epoch microseconds of an id."""
+    number = int(identifier.replace("-", ""), 16)
+    return (number >> 80) * 1_000 + (number >> 64 & 0xFFF)
 
 
 def _id(micros: int, noise: int) -> str:
