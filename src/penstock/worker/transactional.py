@@ -224,9 +224,12 @@ class Transactional(Inline):
         left = [each for each in part.collected if each[0].record.offset() >= written.end]
         part.collected = []
         if left:
-            # With THROW the chunk ended at an event that the database refuses.
             self._rest += [item for item, _ in left]
             part.end = written.end
+        if written.waits is not None:
+            self.tally.outage(written.waits)
+        elif left:
+            # With THROW the chunk ended at an event that the database refuses.
             event, error = written.refused[0]
             self.tally.take(self.tally.made(event, "write", error))
 
