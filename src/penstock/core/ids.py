@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import threading
 import time
 from typing import Final
 
 _RANDOM: Final = (1 << 62) - 1
+_FORM: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _lock = threading.Lock()
 _last = 0
 
@@ -42,6 +44,11 @@ def time_of(identifier: str) -> int:
     """Epoch microseconds of an id."""
     number = int(identifier.replace("-", ""), 16)
     return (number >> 80) * 1_000 + (number >> 64 & 0xFFF)
+
+
+def is_id(text: str) -> bool:
+    """Whether a text may be an id at all; a database would refuse to compare others with one."""
+    return _FORM.fullmatch(text) is not None
 
 
 def _id(micros: int, noise: int) -> str:

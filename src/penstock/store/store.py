@@ -14,6 +14,11 @@ from penstock.store.instances import Instances
 from penstock.store.offsets import Offsets
 from penstock.store.partitions import Partitions
 from penstock.store.pipelines import Pipelines
+from penstock.store.work.bulk_jobs import BulkJobs
+from penstock.store.work.projects import Projects, Users
+from penstock.store.work.secrets import Secrets
+from penstock.store.work.triggers import Triggers
+from penstock.store.work.workflows import Workflows
 
 
 class Store:
@@ -31,6 +36,12 @@ class Store:
         self.offsets = Offsets(database)
         self.partitions = Partitions(database)
         self.instances = Instances(database)
+        self.projects = Projects(database)
+        self.users = Users(database)
+        self.secrets = Secrets(database)
+        self.workflows = Workflows(database)
+        self.triggers = Triggers(database)
+        self.bulk_jobs = BulkJobs(database)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, inline_bytes: int = INLINE_BYTES) -> Store:
