@@ -20,8 +20,8 @@ from penstock.tables.cursor import Place
 from penstock.tables.errors import Fenced, TargetUnavailable
 from penstock.workflows.backlog import BacklogFull
 from penstock.workflows.limits import LimitReached
+from tests.support.desk import Desk
 from tests.support.postgres import PostgresServer, postgres_server
-from tests.support.work import Desk
 
 __all__ = ["postgres_server"]
 
