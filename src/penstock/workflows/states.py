@@ -41,7 +41,8 @@ MOVES: Final[dict[RunState, tuple[RunState, ...]]] = {
     "available": ("claimed", "cancelled"),
     "claimed": ("started", *FINAL),
     "started": FINAL,
-} | cast("dict[RunState, tuple[RunState, ...]]", dict.fromkeys(FINAL, ()))
+    **dict.fromkeys(FINAL, ()),
+}
 """Where a run may go from each state."""
 
 ENDS: Final[dict[str, FinalState]] = {

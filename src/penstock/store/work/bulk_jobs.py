@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -30,10 +31,10 @@ class BulkJobs:
         """A job that waits for someone to do it."""
         with self._database.write() as connection:
             now = self._database.micros(connection)
-            row = {"id": new_id(), "kind": kind, "request": request, "state": "waiting", "total": total, "done": 0}
-            row |= {"skipped": 0, "asked_by": asked_by, "inserted_at": now, "updated_at": now}
-            connection.execute(sa.insert(bulk_jobs), row)
-        return BulkJobRow(**row)
+            given = BulkJobRow(id=new_id(), kind=kind, request=request, state="waiting", total=total, asked_by=asked_by)
+            row = replace(given, inserted_at=now, updated_at=now)
+            connection.execute(sa.insert(bulk_jobs), asdict(row))
+        return row
 
     def get(self, job_id: str) -> BulkJobRow | None:
         with self._database.read() as connection:
