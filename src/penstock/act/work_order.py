@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, Self
 
@@ -18,6 +19,7 @@ from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import parse_config
 from penstock.core.sizes import Size
+from penstock.tables import cursor
 from penstock.tables.action import Chunk, Refused, SqlAction, Taken, Written
 from penstock.tables.cursor import Place
 from penstock.tables.errors import Fenced, RowRefused, TargetUnavailable
@@ -85,6 +87,23 @@ class WorkOrderConfig(Model):
     """How long messages are collected for one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What became of messages of files; those that are in neither are work orders now."""
+
+    refused: list[Refused]
+    known: set[int]
+    """Offsets of messages that had been taken in before."""
+
+
+class _Undone(Exception):
+    """Undoes a transaction that was only to be looked at."""
+
+    def __init__(self, found: Recovered) -> None:
+        super().__init__()
+        self.found = found
+
+
 class WorkOrder(SqlAction[Message | None]):
     """Dataclip, work order and run of each message, in one transaction with the cursor."""
 
@@ -135,6 +154,36 @@ class WorkOrder(SqlAction[Message | None]):
         refused = super().put_again(place, events)
         self._tell(place, events, refused)
         return refused
+
+    def recover(self, place: Place, events: Sequence[Event], *, dry_run: bool = False) -> Recovered:
+        """Take in messages of files, whatever the cursor says; each of them once. Without a topic id, by the one that
+        the pipeline has known the topic by."""
+        prepared, refused = self._prepared(events)
+        try:
+            found = self._repeated(lambda: self._recovered(place, prepared, dry_run=dry_run))
+        except _Undone as undone:
+            found = undone.found
+        found = Recovered([*refused, *found.refused], found.known)
+        if not dry_run:
+            self._tell(place, events, [each for each in found.refused if not isinstance(each[1], Unavailable)])
+        return found
+
+    def _recovered(self, place: Place, prepared: list[tuple[Event, Message | None]], *, dry_run: bool) -> Recovered:
+        with self.target.transaction() as connection:
+            ids = cursor.topic_ids(connection, place.pipeline, place.topic)
+            place = place._replace(topic_id=place.topic_id or (ids[0] if ids else ""))
+            offsets = [event.record.offset() for event, _ in prepared]
+            known = self._intake.known(connection, self._owner(connection), {*ids, place.topic_id, ""}, place, offsets)
+            rest = [each for each in prepared if each[0].record.offset() not in known]
+            taken = self.take(connection, place, rest)
+            self._again |= known
+            blocked: list[Refused] = []
+            if taken.cut is not None:
+                blocked = [(event, taken.cut[1]) for event, _ in rest if event.record.offset() >= taken.cut[0]]
+            found = Recovered([*taken.refused, *blocked], set(self._again))
+            if dry_run:
+                raise _Undone(found)
+        return found
 
     def take(self, connection: Connection, place: Place, prepared: list[tuple[Event, Message | None]]) -> Taken:
         owner = self._owner(connection)

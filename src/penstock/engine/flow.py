@@ -306,6 +306,8 @@ class Flow(Ending):
         elif halt.kind == "build":
             self._break(f"{halt.code}: {halt.reason}")
         elif halt.kind in ("outage", "error"):
+            if halt.kind == "outage" and outcome.counts.acted:
+                self._outage.succeed()  # it got somewhere: a limit that lets some through is looked at again soon
             self._outage.fail(halt.retry_after)
             if halt.kind == "error":
                 # A fresh start of everything the worker holds of this pipeline.

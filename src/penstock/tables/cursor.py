@@ -66,6 +66,14 @@ def read(connection: sa.Connection, place: Place) -> int | None:
     return connection.scalar(sa.select(cursors.c.next_offset).where(*_at(cursors, place)))
 
 
+def topic_ids(connection: sa.Connection, pipeline: str, topic: str) -> list[str]:
+    """Ids by which the pipeline has known topics of this name, the last one first."""
+    c = cursors.c
+    last = sa.func.max(c.updated_at)
+    query = sa.select(c.topic_id).where(c.pipeline == pipeline, c.topic == topic).group_by(c.topic_id)
+    return list(connection.scalars(query.order_by(last.desc())))
+
+
 def begin(connection: sa.Connection, place: Place, offset: int) -> None:
     """The first cursor of a partition; `Fenced` where somebody else has just begun."""
     values = _key(place) | {"topic": place.topic, "next_offset": offset, "updated_at": _now()}

@@ -78,7 +78,7 @@ class Intake(ABC):
             with connection.begin_nested():
                 self._write(connection, owner, place, messages, rejected=rejected, order_key=order_key)
         except exc.IntegrityError:
-            there = self.known(connection, owner, [place.topic_id], place.partition, [m.offset for m in messages])
+            there = self.known(connection, owner, {place.topic_id}, place, [m.offset for m in messages])
             if not there:
                 raise
             rest = [message for message in messages if message.offset not in there]
@@ -112,16 +112,17 @@ class Intake(ABC):
             self._insert(connection, runs, varying, same)
 
     def known(
-        self, connection: sa.Connection, owner: Owner, topic_ids: Sequence[str], partition: int, offsets: Sequence[int]
+        self, connection: sa.Connection, owner: Owner, topic_ids: set[str], place: Place, offsets: Sequence[int]
     ) -> set[int]:
-        """Those of the offsets that have a dataclip."""
-        if owner.trigger is None:
+        """Those of the offsets that have a dataclip, by any of the topic ids."""
+        if owner.trigger is None or not offsets:
             return set()
         c = dataclips.c
         query = sa.select(c.offset).where(
             c.trigger_id == owner.trigger,
             c.topic_id.in_(topic_ids),
-            c.partition == partition,
+            c.topic == place.topic,
+            c.partition == place.partition,
             c.offset.between(min(offsets), max(offsets)),
         )
         return set(connection.scalars(query)) & set(offsets)
