@@ -56,7 +56,9 @@ class Work:
     def orders(self, flow: tuple[str, str, str], bodies: list[Any], **of_run: Any) -> list[str]:
         """Work orders as a trigger makes them, one per body."""
         project, workflow, snapshot = flow
-        clips, orders, made = [], [], []
+        clips: list[dict[str, Any]] = []
+        orders: list[dict[str, Any]] = []
+        made: list[dict[str, Any]] = []
         for body in bodies:
             at, clip, order = now(), new_id(), new_id()
             clips.append(
@@ -124,4 +126,4 @@ class Work:
         chosen = sa.select(table).where(*which)
         with self.database.read() as connection:
             found = connection.execute(chosen if order is None else chosen.order_by(order))
-            return [dict(row._mapping) for row in found]  # noqa: SLF001 - SQLAlchemy's public name for it
+            return [dict(row._mapping) for row in found]

@@ -17,7 +17,7 @@ from pydantic import Field
 from yarl import URL
 
 from penstock.act.entity_changes import ENTITY_CHANGE, Markup, Sentences, is_by_system
-from penstock.act.public_address import PublicResolver, check_literal
+from penstock.workflows.public_address import PublicResolver, check_literal
 from penstock.act.webhook import WebhookAwayError, WebhookError, failure_of, read_answer
 from penstock.config.spec import Model
 from penstock.core.durations import Duration

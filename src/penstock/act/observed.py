@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.act.public_address import AddressRefusedError, check_literal, check_public
+from penstock.workflows.public_address import AddressRefusedError, check_literal, check_public
 from penstock.act.webhook import retry_after
 
 

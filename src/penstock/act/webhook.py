@@ -13,7 +13,7 @@ from aiohttp.resolver import ThreadedResolver
 from pydantic import Field, field_validator
 from yarl import URL
 
-from penstock.act.public_address import AddressRefusedError, PublicResolver, check_literal, is_disguised
+from penstock.workflows.public_address import AddressRefusedError, PublicResolver, check_literal, is_disguised
 from penstock.config.spec import Model
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError, Terminal, Transient, Unavailable

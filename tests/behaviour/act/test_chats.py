@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.act.notify import Notify
-from penstock.act.public_address import AddressRefusedError
+from penstock.workflows.public_address import AddressRefusedError
 from penstock.act.registry import actions, check_action
 from penstock.act.urns import parse_urn
 from penstock.act.webhook import WebhookAwayError, WebhookRefusedError

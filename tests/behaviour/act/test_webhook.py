@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.act.public_address import AddressRefusedError, check_public
+from penstock.workflows.public_address import AddressRefusedError, check_public
 from penstock.act.registry import actions
 from penstock.act.webhook import WebhookAwayError, WebhookError, WebhookRefusedError, retry_after
 from penstock.core.errors import ConfigError, Terminal, Transient, Unavailable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from penstock.store.database import Database
 from penstock.store.tables import CleanText
+from penstock.store.work.claim_queries import KEY_HEADS, ONE_OLDEST, PAIRS, SOME_OLDEST
 from penstock.store.work.deriving import Changed, Derive, among, derive_orders, micros
 from penstock.store.workflow_tables import dataclips, projects, runs, workflows
 
@@ -26,79 +27,6 @@ _KEYS: Final = 200
 """Order keys that are looked through where the oldest runs all wait for one another."""
 _HEADS: Final = 32
 """Workflows whose runs are fetched together."""
-
-# One step per workflow and queue, whatever lies behind it: from the oldest run of one straight to that of the next.
-_PAIRS: Final = """
-WITH RECURSIVE heads(id) AS (
-  SELECT (SELECT id FROM penstock_runs WHERE state = 'available' ORDER BY queue, workflow_id, priority, id LIMIT 1)
-  UNION ALL
-  SELECT (
-    SELECT n.id FROM penstock_runs n
-    WHERE n.state = 'available' AND (n.queue, n.workflow_id) > (r.queue, r.workflow_id)
-    ORDER BY n.queue, n.workflow_id, n.priority, n.id LIMIT 1
-  ) FROM heads h JOIN penstock_runs r ON r.id = h.id
-)
-SELECT r.queue, r.workflow_id, r.project_id, r.priority, r.id,
-       w.concurrency AS own_limit, p.concurrency AS project_limit
-FROM heads h
-JOIN penstock_runs r ON r.id = h.id
-JOIN penstock_workflows w ON w.id = r.workflow_id
-JOIN penstock_projects p ON p.id = r.project_id
-"""
-
-_FIRST_OF_KEY: Final = """NOT EXISTS (
-  SELECT 1 FROM penstock_runs e WHERE e.workflow_id = {run}.workflow_id AND e.order_key = {run}.order_key
-  AND e.id < {run}.id AND e.order_key IS NOT NULL AND e.state IN ('available', 'claimed', 'started')
-)"""
-
-_OLDEST: Final = """
-SELECT c.id, c.priority, c.queue, c.workflow_id FROM (
-  SELECT id, priority, order_key, workflow_id, queue FROM penstock_runs
-  WHERE state = 'available' AND queue = {queue} AND workflow_id = {workflow}
-  ORDER BY priority, id LIMIT {window}
-) AS c
-WHERE c.order_key IS NULL OR {first}
-ORDER BY c.priority, c.id LIMIT {take}
-"""
-
-_SOME_OLDEST: Final = f"""
-SELECT o.id, o.priority, o.queue, o.workflow_id
-FROM json_to_recordset(CAST(:pairs AS json)) AS p(queue text, workflow uuid, take int, looked int)
-CROSS JOIN LATERAL ({
-    _OLDEST.format(
-        queue="p.queue",
-        workflow="p.workflow",
-        window="p.looked",
-        take="p.take",
-        first=_FIRST_OF_KEY.format(run="c"),
-    )
-}) AS o
-"""
-
-_ONE_OLDEST: Final = _OLDEST.format(
-    queue=":queue", workflow=":workflow", window=":looked", take=":take", first=_FIRST_OF_KEY.format(run="c")
-)
-
-# From the first unfinished run of one key straight to that of the next.
-_KEY_HEADS: Final = """
-WITH RECURSIVE heads(id, seen) AS (
-  SELECT (
-    SELECT id FROM penstock_runs
-    WHERE workflow_id = :workflow AND order_key > :after AND order_key IS NOT NULL
-    AND state IN ('available', 'claimed', 'started')
-    ORDER BY workflow_id, order_key, id LIMIT 1
-  ), 1
-  UNION ALL
-  SELECT (
-    SELECT n.id FROM penstock_runs n
-    WHERE n.workflow_id = r.workflow_id AND n.order_key > r.order_key AND n.order_key IS NOT NULL
-    AND n.state IN ('available', 'claimed', 'started')
-    ORDER BY n.workflow_id, n.order_key, n.id LIMIT 1
-  ), h.seen + 1 FROM heads h JOIN penstock_runs r ON r.id = h.id WHERE h.seen < :keys
-)
-SELECT r.id, r.priority, r.queue, r.workflow_id, r.order_key, r.state
-FROM heads h JOIN penstock_runs r ON r.id = h.id ORDER BY r.order_key
-"""
 
 _ANY: Final = sa.text("SELECT 1 FROM penstock_runs WHERE state = 'available' LIMIT 1")
 _IN_FLIGHT: Final = "penstock_runs.state IN ('claimed', 'started')"
@@ -198,7 +126,7 @@ class Claims:
                 row.own_limit,
                 row.project_limit,
             )
-            for row in connection.execute(sa.text(_PAIRS))
+            for row in connection.execute(sa.text(PAIRS))
         ]
         return sorted(found, key=lambda pair: pair.rank)
 
@@ -241,7 +169,7 @@ class Claims:
         return counts
 
     def _chosen(self, connection: sa.Connection, pairs: list[_Pair], room: _Room, limit: int) -> list[str]:
-        """The oldest runs of all, workflow by workflow, until the next workflow's oldest is younger than enough others."""
+        """The oldest runs of all: workflow by workflow, until the oldest of the next is younger than enough others."""
         found: list[tuple[tuple[int, int, str], _Pair]] = []
         open_ = iter([pair for pair in pairs if room.of(pair) > 0])
         while some := list(islice(open_, _HEADS)):
@@ -273,7 +201,7 @@ class Claims:
     def _fetched(self, connection: sa.Connection, wanted: list[dict[str, Any]]) -> Iterator[sa.Row[Any]]:
         if self._database.is_sqlite:
             for want in wanted:
-                yield from connection.execute(sa.text(_ONE_OLDEST), want)
+                yield from connection.execute(sa.text(ONE_OLDEST), want)
         else:
             yield from connection.execute(_POSTGRES_OLDEST, {"pairs": wanted})
 
@@ -281,7 +209,7 @@ class Claims:
         """Runs that are the first of their order key, where the oldest runs wait for others: a few keys each time, in a
         circle, so that a key with a long backlog hides no other."""
         after = self._passed.get(pair.workflow, "")
-        rows = list(connection.execute(sa.text(_KEY_HEADS), {"workflow": pair.workflow, "after": after, "keys": _KEYS}))
+        rows = list(connection.execute(sa.text(KEY_HEADS), {"workflow": pair.workflow, "after": after, "keys": _KEYS}))
         if len(rows) < _KEYS:
             self._passed.pop(pair.workflow, None)
         else:
@@ -307,7 +235,7 @@ class Claims:
         order = {run: place for place, run in enumerate(chosen)}
         return [_claim(row, inputs.get(row.dataclip_id)) for row in sorted(rows, key=lambda row: order[row.id])]
 
-    def _inputs(self, connection: sa.Connection, ids: set[str]) -> dict[str, sa.Row[Any]]:
+    def _inputs(self, connection: sa.Connection, ids: set[str]) -> dict[str, Any]:
         columns = (dataclips.c.id, dataclips.c.type, dataclips.c.body, dataclips.c.request)
         chosen = sa.select(*columns).where(
             among(self._database, dataclips.c.id, list(ids)), dataclips.c.wiped_at.is_(None)
@@ -316,7 +244,7 @@ class Claims:
 
 
 _POSTGRES_OLDEST: Final = (
-    sa.text(_SOME_OLDEST)
+    sa.text(SOME_OLDEST)
     .bindparams(sa.bindparam("pairs", type_=sa.JSON()))
     .columns(sa.column("id", CleanText()), sa.column("priority", sa.Integer()), sa.column("queue", CleanText()))
 )

@@ -1,16 +1,16 @@
-"""What workers report of the runs that they hold, written in batches. A run is ended once: by its holder, or as lost."""
+"""What workers report of the runs that they hold, in batches. A run is ended once: by its holder, or as lost."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
 from penstock.store.database import Database
-from penstock.store.many import InsertMany, insert_many
+from penstock.store.many import insert_many
 from penstock.store.upsert import Insert
 from penstock.store.work.deriving import Changed, Derive, derive_orders, micros
 from penstock.store.workflow_tables import dataclips, log_lines, runs, steps
