@@ -20,6 +20,7 @@ from penstock.tables.cursor import Place
 from penstock.tables.errors import Fenced, TargetUnavailable
 from penstock.workflows.backlog import BacklogFull
 from penstock.workflows.limits import LimitReached
+from penstock.workflows.message import InvalidData
 from tests.support.desk import Desk
 from tests.support.postgres import PostgresServer, postgres_server
 
@@ -99,7 +100,7 @@ def test_what_cannot_be_taken_in_is_noted_and_tombstones_may_be_skipped(
     act = action(desk, tombstones="skip")
     with caplog.at_level(logging.WARNING):
         written = put(act, 0, [event(0), event(1, b"[1]"), event(2, None), event(3)])
-    assert [error.code for _, error in written.refused] == ["invalid_data"]
+    assert [type(error) for _, error in written.refused] == [InvalidData]
     assert written.end == 4
     assert desk.offsets() == [0, 3]
     assert desk.count("failures") == 1
