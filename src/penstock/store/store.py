@@ -15,7 +15,9 @@ from penstock.store.offsets import Offsets
 from penstock.store.partitions import Partitions
 from penstock.store.pipelines import Pipelines
 from penstock.store.work.bulk_jobs import BulkJobs
+from penstock.store.work.history import History
 from penstock.store.work.projects import Projects, Users
+from penstock.store.work.search import WorkSearch
 from penstock.store.work.secrets import Secrets
 from penstock.store.work.triggers import Triggers
 from penstock.store.work.workflows import Workflows
@@ -42,6 +44,8 @@ class Store:
         self.workflows = Workflows(database)
         self.triggers = Triggers(database)
         self.bulk_jobs = BulkJobs(database)
+        self.search = WorkSearch(database)
+        self.history = History(database, self.search)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, inline_bytes: int = INLINE_BYTES) -> Store:
