@@ -16,6 +16,7 @@ from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
 from bench.tables import rows
+from bench.triggers import intake
 
 BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "start": start.start,
@@ -31,6 +32,7 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "datahub": compare.datahub,
     "readers": readers.readers,
     "tables": rows.tables,
+    "intake": intake.intake,
 }
 """In the order in which they run; each gets a broker of its own."""
 
