@@ -104,6 +104,11 @@ class Flow(Ending):
             self.wanted = wanted
             self._mail.put(None)
 
+    def limit_rate(self, rate: float | None) -> None:
+        """Take another rate limit of the spec; the next unit obeys it."""
+        options = self.spec.options.model_copy(update={"rate_limit": rate})
+        self.spec = self.spec.model_copy(update={"options": options})
+
     @property
     def over(self) -> bool:
         """True: it has failed, or its source has ended; nothing more happens unless somebody says so."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Sequence
@@ -63,6 +64,8 @@ class Instance:
         self._clusters: dict[object, ClusterView] = {}
         self._doorbells: dict[object, Doorbell] = {}
         self._started = False
+        self._changing = threading.Lock()
+        """Pipelines come and go by several threads."""
         self.spark = spark
         self.dispatcher = Dispatcher(self.spark, metrics)
         self.control = Control(self.id, store, metrics, lambda: list(self.flows))
@@ -121,28 +124,32 @@ class Instance:
             blueprint = replace(blueprint, deaths=self.spark.journal(f"deaths-{digest}"))
         pinned = spec.source.is_foreign or not parallel_safe(spec)
         flow = Flow(spec, blueprint, around, pinned=pinned)
-        self.flows.append(flow)
-        if self._started:
-            flow.start()
+        with self._changing:
+            self.flows = [*self.flows, flow]
+            if self._started:
+                flow.start()
         return flow
 
     def _cluster(self, client: KafkaClientConfig) -> ClusterView:
-        if client.identity not in self._clusters:
-            self._clusters[client.identity] = ClusterView(client)
-        return self._clusters[client.identity]
+        with self._changing:
+            if client.identity not in self._clusters:
+                self._clusters[client.identity] = ClusterView(client)
+            return self._clusters[client.identity]
 
     def _doorbell(self, client: KafkaClientConfig) -> Doorbell:
-        if client.identity not in self._doorbells:
-            doorbell = self._doorbells[client.identity] = Doorbell(client)
-            if self._started:
-                doorbell.start()
-        return self._doorbells[client.identity]
+        with self._changing:
+            if client.identity not in self._doorbells:
+                doorbell = self._doorbells[client.identity] = Doorbell(client)
+                if self._started:
+                    doorbell.start()
+            return self._doorbells[client.identity]
 
     def remove(self, name: str) -> None:
         """Stop one pipeline: what is under way is finished and committed, then it leaves its group."""
         gone = [flow for flow in self.flows if flow.name == name]
         self._end(gone, self.settings.engine.stop_timeout)
-        self.flows = [flow for flow in self.flows if flow.name != name]
+        with self._changing:
+            self.flows = [flow for flow in self.flows if flow not in gone]
         self.metrics.forget(name)
 
     def _end(self, flows: Sequence[Flow], timeout: float) -> None:

@@ -93,6 +93,9 @@ def save_trigger(connection: sa.Connection, trigger: TriggerRow, workflow_id: st
         new = {"id": trigger.id, "workflow_id": mine, "revision": 1, "inserted_at": now, "updated_at": now}
         connection.execute(sa.insert(triggers), given | new)
         return trigger.id
+    if (group := found.kafka_configuration.get("group_id")) is not None:
+        # Whoever saves first chooses it; two instances that apply one file at the same moment agree this way.
+        given["kafka_configuration"] = given["kafka_configuration"] | {"group_id": group}
     changed = {name: value for name, value in given.items() if getattr(found, name) != value}
     if found.deleted_at is not None or found.workflow_id != mine:
         changed |= {"deleted_at": None, "workflow_id": mine}
