@@ -137,6 +137,16 @@ def test_a_chunk_is_cut_exactly_at_the_limits(make: Make) -> None:
     act.close()
 
 
+def test_a_new_period_begins_at_nothing_and_the_old_one_is_forgotten(desk: Desk) -> None:
+    act = action(desk, limits={"hard": 2, "per": "hour"})
+    written = put(act, 0, [event(n) for n in range(4)])
+    assert (written.end, desk.count("usage")) == (2, 1)
+    desk.execute("UPDATE penstock_usage SET period = '2020-02-29T23'")
+    written = act.put(Chunk(PLACE, 2, 5, [event(n) for n in range(2, 5)]))
+    assert (written.end, desk.count("usage")) == (4, 1)
+    act.close()
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     soft=st.one_of(st.none(), st.integers(0, 12)),
