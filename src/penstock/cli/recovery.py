@@ -26,15 +26,23 @@ def lightning_recovery(
     """Take in messages that were kept as files because they could not be stored. Files that were taken in, now or
     before, get the ending `.recovered`; a file that cannot be read is reported and stops none of the others."""
     from penstock.config.settings import Settings
-    from penstock.service.lightning_recovery import recover
+    from penstock.service.lightning_recovery import asked_topic_ids, recover
     from penstock.service.opening import opened_for_writing
+    from penstock.service.secrets import SecretBox
 
     for path in paths:
         if not path.exists():
             raise ConfigError(f"there is no {path}", received=str(path))
     settings = Settings.load()
     with opened_for_writing(settings) as store:
-        report = recover(store, settings.store_url, paths, triggers=_mapping(renamed or []), dry_run=dry_run)
+        report = recover(
+            store,
+            settings.store_url,
+            paths,
+            triggers=_mapping(renamed or []),
+            dry_run=dry_run,
+            topic_ids=asked_topic_ids(SecretBox.of(store, settings)),
+        )
     if terminal.as_json:
         terminal.data(report.as_dict())
     else:

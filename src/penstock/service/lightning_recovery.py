@@ -9,10 +9,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+import structlog
+from pydantic import ValidationError
+
 from penstock.act.work_order import WorkOrder
+from penstock.config.source import KafkaSourceConfig
 from penstock.core.errors import PenstockError
 from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext
+from penstock.kafka.admin import ClusterView
+from penstock.kafka.client import KafkaClientConfig
+from penstock.service.secrets import SecretBox
+from penstock.service.trigger_specs import pipeline_name, source_of
 from penstock.store import Store
 from penstock.store.work.model import TriggerRow
 from penstock.tables.cursor import Place
@@ -20,12 +28,18 @@ from penstock.workflows.message import InvalidData
 from penstock.workflows.notices import PERSISTENCE
 from penstock.workflows.recovery import Kept, MalformedFile, files_in, mark_recovered, read
 
+log = structlog.get_logger("penstock.recovery")
+
+_PATIENCE: Final = 5.0
+"""Seconds that a cluster has to answer."""
 _AT_ONCE: Final = 1_000
 """Messages of one transaction."""
 _OPTIONS: Final = ("accept", "tombstones", "ordering", "limits", "max_dataclip_bytes")
 """What a trigger says of its messages."""
 
 Progress = Callable[[int], None]
+TopicIds = Callable[[TriggerRow, set[str]], Mapping[str, str]]
+"""Ids of a trigger's topics, which Lightning's files do not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,7 @@ def recover(
     *,
     triggers: Mapping[str, str] | None = None,
     dry_run: bool = False,
+    topic_ids: TopicIds = lambda _trigger, _topics: {},
     progress: Progress = lambda _: None,
 ) -> Report:
     """Take in the files below the paths, by trigger and in the order of the log. `triggers` says which trigger stands
@@ -83,13 +98,32 @@ def recover(
     renamed = triggers or {}
     kept.sort(key=lambda each: (each.trigger, each.topic_id, each.place))
     for trigger, of_trigger in groupby(kept, key=lambda each: each.trigger):
-        for some in _outcomes(store, url, renamed.get(trigger, trigger), list(of_trigger), dry_run=dry_run):
+        name, files = renamed.get(trigger, trigger), list(of_trigger)
+        for some in _outcomes(store, url, name, files, topic_ids, dry_run=dry_run):
             report.files += some
             progress(len(some))
     return report
 
 
-def _outcomes(store: Store, url: str, name: str, kept: list[Kept], *, dry_run: bool) -> Iterator[list[FileOutcome]]:
+def asked_topic_ids(box: SecretBox) -> TopicIds:
+    """By the trigger's own cluster; where it does not answer, by what its intake has known them."""
+
+    def ask(trigger: TriggerRow, topics: set[str]) -> Mapping[str, str]:
+        try:
+            source = KafkaSourceConfig.model_validate(source_of(box.resolved(trigger.kafka_configuration)))
+            return ClusterView(KafkaClientConfig.of(source.connection), _PATIENCE).topic_ids(topics)
+        except (PenstockError, ValidationError, KeyError) as error:
+            log.warning(
+                "the trigger's cluster does not tell the ids of its topics", trigger=trigger.id, reason=str(error)
+            )
+            return {}
+
+    return ask
+
+
+def _outcomes(
+    store: Store, url: str, name: str, kept: list[Kept], topic_ids: TopicIds, *, dry_run: bool
+) -> Iterator[list[FileOutcome]]:
     trigger = store.triggers.get(name)
     if trigger is None:
         said = f"there is no trigger {name}; --map OLD=NEW names the one that stands for it"
@@ -100,9 +134,12 @@ def _outcomes(store: Store, url: str, name: str, kept: list[Kept], *, dry_run: b
     except PenstockError as error:
         yield [FileOutcome(each.path, error.code, str(error)) for each in kept]
         return
+    unnamed = {each.record.topic() for each in kept if not each.topic_id}
+    ids = topic_ids(trigger, unnamed) if unnamed else {}
     try:
         for (topic_id, topic, partition), group in groupby(kept, key=lambda k: (k.topic_id, *k.place[:2])):
-            place, files = Place(f"trigger-{trigger.id}", topic_id, partition, topic), list(group)
+            files = list(group)
+            place = Place(pipeline_name(trigger.id), topic_id or ids.get(topic, ""), partition, topic)
             for at in range(0, len(files), _AT_ONCE):
                 yield _taken(action, place, files[at : at + _AT_ONCE], dry_run=dry_run)
     finally:
@@ -112,7 +149,7 @@ def _outcomes(store: Store, url: str, name: str, kept: list[Kept], *, dry_run: b
 def _action(url: str, trigger: TriggerRow) -> WorkOrder:
     options = {name: trigger.options[name] for name in _OPTIONS if trigger.options.get(name) is not None}
     config = {"url": url, "trigger": trigger.id, "workflow": trigger.workflow_id, "backlog": None, **options}
-    return WorkOrder.create(config, PipelineContext(f"trigger-{trigger.id}"))
+    return WorkOrder.create(config, PipelineContext(pipeline_name(trigger.id)))
 
 
 def _taken(action: WorkOrder, place: Place, files: list[Kept], *, dry_run: bool) -> list[FileOutcome]:
