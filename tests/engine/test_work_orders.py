@@ -138,7 +138,7 @@ def test_soft_limits_reject_and_hard_limits_wait_until_they_allow(
     desk.execute("UPDATE penstock_projects SET soft_limit = 30, hard_limit = 50, limit_period = 'total'")
     trigger = Trigger(engine, kafka, desk, topic(partitions=2))
     kafka.produce(trigger.topic, [b"{}"] * 80)
-    flow = trigger.run()
+    flow = trigger.run(batch=7)
     until(lambda: "hard limit" in flow.reason, 60, lambda: f"it waits: {flow.state} {flow.reason}")
     assert flow.state == "waiting"
     assert desk.states() == {"pending": 30, "rejected": 20}
@@ -148,6 +148,17 @@ def test_soft_limits_reject_and_hard_limits_wait_until_they_allow(
     engine.stop(flow)
     assert desk.states() == {"pending": 50, "rejected": 30}
     assert desk.count("runs") == 50
+
+
+def test_a_pipeline_that_stops_at_failures_writes_nothing_behind_the_first(
+    engine: Engine, kafka: KafkaBroker, topic: Topics, desk: Desk
+) -> None:
+    trigger = Trigger(engine, kafka, desk, topic(partitions=1))
+    kafka.produce(trigger.topic, [b"[1]" if n == 12 else b"{}" for n in range(60)])
+    flow = engine.run(trigger.document(batch=7) | {"options": {"failure_mode": "THROW"}})
+    until(lambda: flow.state == "failed", 60, lambda: f"it fails: {flow.state} {flow.reason}")
+    assert desk.offsets() == list(range(12))
+    assert desk.query("SELECT next_offset FROM penstock_cursors") == [(12,)]
 
 
 def test_a_full_backlog_waits_until_runs_have_ended(
