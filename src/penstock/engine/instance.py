@@ -27,6 +27,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.foreign import Nowhere
 from penstock.engine.lanes import LaneSizes
 from penstock.engine.publisher import Publisher
+from penstock.engine.runs import Runs
 from penstock.engine.spark import Spark
 from penstock.engine.surround import Surround
 from penstock.engine.watching import ClusterWatch
@@ -68,6 +69,7 @@ class Instance:
         """Pipelines come and go by several threads."""
         self.spark = spark
         self.dispatcher = Dispatcher(self.spark, metrics)
+        self.runs = Runs(self.id, settings, store, spark, metrics)
         self.control = Control(self.id, store, metrics, lambda: list(self.flows))
         self._publisher = Publisher(self, version, http_address)
         self._watch = ClusterWatch(lambda: list(self.flows))
@@ -89,6 +91,7 @@ class Instance:
             doorbell.start()
         for flow in self.flows:
             flow.start()
+        self.runs.start()
         self._publisher.start()
         self._watch.start()
         log.info(
@@ -165,6 +168,9 @@ class Instance:
         """Finish what is under way, commit it, close actions, leave the groups; within `stop_timeout`."""
         end = time.monotonic() + self.settings.engine.stop_timeout
         self._end(self.flows, self.settings.engine.stop_timeout)
+        if self._started and not self.runs.stop(max(1.0, end - time.monotonic())):
+            self.stopped_cleanly = False
+            log.warning("runs did not end in time")
         self.control.stop()
         self._watch.stop()
         for doorbell in self._doorbells.values():

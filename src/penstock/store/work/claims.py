@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from penstock.store.database import Database
 from penstock.store.tables import CleanText
 from penstock.store.work.claim_queries import KEY_HEADS, ONE_OLDEST, PAIRS, SOME_OLDEST
-from penstock.store.work.deriving import Changed, Derive, among, derive_orders, micros
+from penstock.store.work.deriving import Changed, Derive, among, derive_orders
 from penstock.store.workflow_tables import dataclips, projects, runs, workflows
 
 QUEUES: Final = ("fast_lane", "manual", "default")
@@ -103,6 +103,14 @@ class Claims:
         """Whether any run waits, be it that nobody may take it yet."""
         with self._database.read() as connection:
             return connection.execute(_ANY).first() is not None
+
+    def any_workflow(self) -> bool:
+        """Whether there is a workflow that runs could be made of."""
+        with self._database.read() as connection:
+            return (
+                connection.scalar(sa.select(workflows.c.id).where(workflows.c.deleted_at.is_(None)).limit(1))
+                is not None
+            )
 
     def claim(self, token: str, limit: int) -> list[Claim]:
         """Up to so many runs, for the holder of the token; the first to be executed first."""
@@ -219,7 +227,7 @@ class Claims:
                 yield (_rank(row.queue), row.priority, str(row.id)), pair
 
     def _take(self, connection: sa.Connection, chosen: list[str], token: str) -> list[Claim]:
-        at = micros(self._database, connection)
+        at = self._database.micros(connection)
         free = sa.select(runs.c.id).where(among(self._database, runs.c.id, chosen), sa.text("state = 'available'"))
         taken = sa.update(runs).where(runs.c.id.in_(free.with_for_update(skip_locked=True)))
         values = {"state": "claimed", "worker_name": token, "claimed_at": at, "heartbeat_at": at, "updated_at": at}

@@ -33,11 +33,6 @@ def among(database: Database, column: sa.Column[Any], ids: Sequence[str]) -> sa.
     return column == sa.any_(sa.cast(list(ids), postgresql.ARRAY(postgresql.UUID(as_uuid=False))))
 
 
-def micros(database: Database, connection: sa.Connection) -> int:
-    """Epoch microseconds by the clock that all instances share."""
-    return database.now(connection) * 1_000
-
-
 def derive_orders(
     database: Database, connection: sa.Connection, derive: Derive, changed: Collection[Changed], at: int
 ) -> None:

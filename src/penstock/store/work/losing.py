@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from penstock.store.database import Database
-from penstock.store.work.deriving import Changed, Derive, among, derive_orders, micros
+from penstock.store.work.deriving import Changed, Derive, among, derive_orders
 from penstock.store.workflow_tables import runs, snapshots, steps
 
 RERUNS: Final = 3
@@ -56,7 +56,7 @@ class Losses:
     def lose_silent(self, seconds: float) -> list[Lost]:
         """Runs whose worker has not been heard of for so long are lost."""
         with self._database.read() as connection:
-            before = micros(self._database, connection) - int(seconds * 1_000_000)
+            before = self._database.micros(connection) - int(seconds * 1_000_000)
             silent = sa.func.coalesce(runs.c.heartbeat_at, runs.c.claimed_at, 0) < before
             if connection.execute(sa.select(runs.c.id).where(silent, _IN_FLIGHT).limit(1)).first() is None:
                 return []
@@ -68,7 +68,7 @@ class Losses:
             rows = connection.execute(chosen.with_for_update(skip_locked=skip_locked)).all()
             if not rows:
                 return []
-            at = micros(self._database, connection)
+            at = self._database.micros(connection)
             for state in {row.state for row in rows}:
                 self._end(connection, [row.id for row in rows if row.state == state], state, at)
             self._end_steps(connection, [row.id for row in rows], at)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from penstock.store.database import Database
 from penstock.store.many import insert_many
 from penstock.store.upsert import Insert
-from penstock.store.work.deriving import Changed, Derive, derive_orders, micros
+from penstock.store.work.deriving import Changed, Derive, derive_orders
 from penstock.store.workflow_tables import dataclips, log_lines, runs, steps
 
 _HELD: Final = "penstock_runs.worker_name = :token AND penstock_runs.state IN ('claimed', 'started')"
@@ -118,7 +118,7 @@ class Results:
             return set()
         ended = {end.id for end in report.ends}
         with self._database.write() as connection:
-            at = micros(self._database, connection)
+            at = self._database.micros(connection)
             changed = self._end(connection, token, report.ends, at)
             changed += self._touch(connection, token, report, named - ended, at)
             held = {change.run for change in changed}
@@ -130,7 +130,7 @@ class Results:
     def beat(self, token: str) -> set[str]:
         """Tell that the holder of the token lives; the runs that it holds."""
         with self._database.write() as connection:
-            at = micros(self._database, connection)
+            at = self._database.micros(connection)
             statement = sa.update(runs).where(sa.text(_HELD)).values(heartbeat_at=at).returning(runs.c.id)
             return set(connection.scalars(statement, {"token": token}))
 
