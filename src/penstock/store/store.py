@@ -16,7 +16,9 @@ from penstock.store.partitions import Partitions
 from penstock.store.pipelines import Pipelines
 from penstock.store.work.bulk_jobs import BulkJobs
 from penstock.store.work.history import History
+from penstock.store.work.orders import Orders
 from penstock.store.work.projects import Projects, Users
+from penstock.store.work.retention import Retention
 from penstock.store.work.search import WorkSearch
 from penstock.store.work.secrets import Secrets
 from penstock.store.work.triggers import Triggers
@@ -46,6 +48,8 @@ class Store:
         self.bulk_jobs = BulkJobs(database)
         self.search = WorkSearch(database)
         self.history = History(database, self.search)
+        self.orders = Orders(database)
+        self.retention = Retention(database, self.search)
 
     @classmethod
     def open(cls, url: str, *, create: bool = True, inline_bytes: int = INLINE_BYTES) -> Store:

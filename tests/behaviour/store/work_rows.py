@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,7 @@ class Rows:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._offsets = itertools.count()
         self.project = store.projects.save(new_id(), "clinic").id
         self.other = store.projects.save(new_id(), "other").id
         self.flows = [self._flow(self.project, "lab"), self._flow(self.project, "ward"), self._flow(self.other, "shop")]
@@ -55,7 +57,7 @@ class Rows:
         trigger = None if manual else self.triggers[workflow.id]
         ids = {"project_id": workflow.project_id, "workflow_id": workflow.id, "snapshot_id": workflow.snapshot_id}
         times = {"inserted_at": received, "updated_at": received}
-        place = {"trigger_id": trigger, "topic": "t", "topic_id": "T", "partition": 0, "offset": received}
+        place = {"trigger_id": trigger, "topic": "t", "topic_id": "T", "partition": 0, "offset": next(self._offsets)}
         empty = dict.fromkeys(("trigger_id", "topic", "topic_id", "partition", "offset", "request", "name"))
         kind = "saved_input" if manual else "kafka"
         clips: list[dict[str, Any]] = [

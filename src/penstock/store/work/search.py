@@ -82,6 +82,10 @@ class _Kind(NamedTuple):
     table: sa.Table
     query: sa.Select[Any]
 
+    @property
+    def lock(self) -> str:
+        return f"penstock search {self.name}"
+
 
 _BODIES: Final = _Kind(
     "bodies",
@@ -120,14 +124,22 @@ class WorkSearch:
             oldest = connection.scalar(newer.order_by(work_orders.c.id).limit(1))
             return max(0.0, (self._database.micros(connection) - time_of(oldest)) / 1e6) if oldest else 0.0
 
-    def forget(self, connection: sa.Connection, *, parts: Sequence[str]) -> None:
-        """Dataclips and log lines are gone, or empty: so are their words."""
-        mine = among_ids(self._database, _s.part, parts)
-        if self._database.is_sqlite:
-            numbers = list(connection.scalars(sa.select(_s.number).where(mine)))
-            texts = sa.table(WORDS, sa.column("rowid", sa.Integer()))
-            connection.execute(sa.delete(texts).where(among(self._database, texts.c.rowid, numbers)))
-        connection.execute(sa.delete(work_search).where(mine))
+    def hold(self, connection: sa.Connection) -> None:
+        """Let nobody index to the end of the transaction: whoever is about to put words into the index has done so
+        before they are taken out of it."""
+        if not self._database.is_sqlite:
+            for kind in (_BODIES, _LOGS):
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtext(kind.lock))))
+
+    def forget(self, connection: sa.Connection, *, parts: Sequence[str] = (), orders: Sequence[str] = ()) -> None:
+        """Dataclips and log lines, or whole work orders, are gone or empty: so are their words. Within `hold`."""
+        for column, ids in ((_s.part, parts), (_s.work_order_id, orders)):
+            mine = among_ids(self._database, column, ids)
+            if self._database.is_sqlite:
+                numbers = list(connection.scalars(sa.select(_s.number).where(mine)))
+                texts = sa.table(WORDS, sa.column("rowid", sa.Integer()))
+                connection.execute(sa.delete(texts).where(among(self._database, texts.c.rowid, numbers)))
+            connection.execute(sa.delete(work_search).where(mine))
 
     def found(self, term: str, fields: Collection[SearchField], owners: Collection[str]) -> sa.Select[Any] | None:
         """Selects the ids of work orders with these words; None where the texts need not be asked."""
@@ -175,11 +187,11 @@ class WorkSearch:
                 return 0
             with self._database.write() as connection:
                 if _position(connection, name) == position:
-                    _put_sqlite(connection, stretch.texts)
+                    _put_sqlite(connection, self._unwiped(connection, kind, stretch.texts))
                     self._move(connection, name, stretch.end)
             return stretch.rows
         with self._database.write() as connection:
-            if not _is_free(connection, name):
+            if not _is_free(connection, kind):
                 return 0
             # What a crash takes away is made again: words and position are written together.
             connection.execute(sa.text("SET LOCAL synchronous_commit = off"))
@@ -210,6 +222,14 @@ class WorkSearch:
         texts = _texts(kind, connection.execute(query), _erased(connection))
         return _Stretch(end=end, rows=rows, texts=texts)
 
+    def _unwiped(self, connection: sa.Connection, kind: _Kind, texts: list[_Text]) -> list[_Text]:
+        """Without what was wiped or deleted since it was read."""
+        if kind is not _BODIES:
+            return texts
+        mine = among_ids(self._database, dataclips.c.id, [text.part for text in texts])
+        left = set(connection.scalars(sa.select(dataclips.c.id).where(mine, dataclips.c.wiped_at.is_(None))))
+        return [text for text in texts if text.part in left]
+
     def _move(self, connection: sa.Connection, name: str, position: str) -> None:
         row = {"name": name, "position": position, "updated_at": self._database.micros(connection)}
         connection.execute(upsert(self._database, positions), row)
@@ -219,10 +239,9 @@ def _position(connection: sa.Connection, name: str) -> str:
     return connection.scalar(sa.select(positions.c.position).where(positions.c.name == name)) or first_id(0)
 
 
-def _is_free(connection: sa.Connection, name: str) -> bool:
+def _is_free(connection: sa.Connection, kind: _Kind) -> bool:
     """Whether nobody else is at it; from now to the end of the transaction it is us."""
-    taken = sa.func.pg_try_advisory_xact_lock(sa.func.hashtext(name))
-    return bool(connection.scalar(sa.select(taken)))
+    return bool(connection.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(sa.func.hashtext(kind.lock)))))
 
 
 def _erased(connection: sa.Connection) -> set[str]:
