@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -17,17 +18,22 @@ from penstock.config.loading import Loaded
 from penstock.config.problems import InvalidConfigError
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
+from penstock.config.trigger_environment import TriggerDefaults
 from penstock.core.errors import ConfigError, PenstockError, Unavailable
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
-from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark, SparkDied
 from penstock.service.client_checks import client_problem
 from penstock.service.logs import configure_logs
-from penstock.service.opening import opened_for_writing
+from penstock.service.opening import opened_in_time
+from penstock.service.progress import Progress
 from penstock.service.reloading import Reloader
+from penstock.service.secrets import SecretBox
 from penstock.service.statistics import statistics
+from penstock.service.trigger_runner import InstanceRunner
+from penstock.service.trigger_specs import PREFIX, with_store
+from penstock.service.triggers_running import Triggers, apply_files
 from penstock.service.validation import load_checked
 from penstock.service.warm_up import begin_spark
 from penstock.store import StateRow
@@ -37,12 +43,6 @@ log = structlog.get_logger("penstock.run")
 _LOOK_EVERY = 0.2
 PATIENCE = 300.0
 """Seconds without any progress after which `--until-caught-up` gives up: longer than a broker takes to come back."""
-
-
-class NoProgress(Unavailable):
-    """Nothing has moved for a long time, and something is still to be done."""
-
-    code = "no_progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,8 @@ def run_instance(
     files that cannot be used.
     """
     loaded = load_checked(paths)
-    for warning in loaded.warnings:
+    defaults = TriggerDefaults.of(os.environ)
+    for warning in (*loaded.warnings, *defaults.warnings):
         log.warning(str(warning))
     for problem in loaded.problems:
         log.error(str(problem))
@@ -121,11 +122,15 @@ def run_instance(
         raise InvalidConfigError(loaded.problems)
     if not loaded.specs and until_over:
         raise NoPipelineLeft("no pipeline is left to run", hint="give one that is enabled and whose variables are set")
-    if not loaded.specs and loaded.problems:
+    if not loaded.specs and not loaded.workflows and loaded.problems:
         raise InvalidConfigError(loaded.problems)
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
     configure_logs(**settings.log.model_dump(), secrets=secrets)
-    with Stop() as asked, opened_for_writing(settings) as store:
+    # Triggers wait for a store that is away: their database may start after them.
+    patient = bool(loaded.workflows) or not paths
+    with Stop() as asked, opened_in_time(settings, asked.asked if patient else None) as store:
+        box = SecretBox.of(store, settings)
+        apply_files(store, box, loaded)
         instance = Instance(
             settings,
             store,
@@ -137,14 +142,19 @@ def run_instance(
         runner = _Runner(instance, settings, secrets)
         runner.tell(loaded)
         reloader = Reloader(paths, loaded, runner, load_checked, settings.engine.reload)
+        triggers = Triggers(store, box, settings, defaults, InstanceRunner(instance, runner.learn))
         try:
             for spec in list(loaded.specs):
-                _add(instance, spec, loaded)
+                _add(instance, with_store(spec, settings.store_url), loaded)
+            if not until_over:
+                triggers.begin()
             instance.start()
             asked.listen()
             _say_what_does_not_run(instance)
             if on_ready:
                 on_ready(instance)
+            if not until_caught_up and not until_over:
+                triggers.follow()
             if loaded.has_jobs and settings.engine.reload and not until_caught_up:
                 reloader.start()
             stops = [asked.asked, *([stop] if stop else [])]
@@ -152,6 +162,7 @@ def run_instance(
             failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
         finally:
             reloader.stop(settings.engine.stop_timeout)
+            triggers.stop()
             instance.stop()
         return RunSummary(
             instance.summary(),
@@ -170,11 +181,18 @@ class _Runner:
         self._instance = instance
         self._settings = settings
         self._secrets = secrets
+        self._learning = threading.Lock()
 
     def take(self, spec: PipelineSpec, loaded: Loaded) -> None:
-        self._secrets |= spec.secrets
-        configure_logs(**self._settings.log.model_dump(), secrets=self._secrets)
+        self.learn(spec.secrets)
         _add(self._instance, spec, loaded)
+
+    def learn(self, secrets: frozenset[str]) -> None:
+        """Keep these out of the logs too."""
+        with self._learning:
+            if not secrets <= self._secrets:
+                self._secrets |= secrets
+                configure_logs(**self._settings.log.model_dump(), secrets=self._secrets)
 
     def drop(self, name: str) -> None:
         self._instance.remove(name)
@@ -182,8 +200,11 @@ class _Runner:
     def tell(self, loaded: Loaded) -> None:
         names = {spec.name for spec in loaded.specs}
         refused = [
-            row for row in self._instance.invalid if row.pipeline in names
-        ]  # by `_add`, which is not asked again
+            # By `_add`, which is not asked again, or by the triggers' own loop.
+            row
+            for row in self._instance.invalid
+            if row.pipeline in names or row.pipeline.startswith(PREFIX)
+        ]
         self._instance.invalid[:] = refused + [
             StateRow(pipeline=_called(problem), instance=self._instance.id, state="invalid", reason=str(problem))
             for problem in loaded.problems
@@ -216,7 +237,7 @@ def _wait(
     instance: Instance, stops: list[threading.Event], patience: float | None, *, until_over: bool = False
 ) -> None:
     """Until asked to stop; with `patience`, until caught up or until nothing has moved for so long."""
-    ends, all_failed, watch = None, False, _Progress(instance)
+    ends, all_failed, watch = None, False, Progress(instance)
     while not any(stop.is_set() for stop in stops):
         if patience is not None:
             try:
@@ -239,36 +260,6 @@ def _wait(
         if instance.flows and all(flow.finished for flow in instance.flows):
             return
         time.sleep(_LOOK_EVERY)
-
-
-class _Progress:
-    """Notices when nothing moves."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self._seen: object = None
-        self._moved_at = time.monotonic()
-
-    def end_after(self, patience: float) -> None:
-        """Raise `NoProgress` when nothing has moved for so many seconds."""
-        seen = [_how_far(flow) for flow in self._instance.flows]
-        if seen != self._seen:
-            self._seen, self._moved_at = seen, time.monotonic()
-        elif time.monotonic() > self._moved_at + patience:
-            states = [f"{flow.name} is {flow.state}{_why(flow)}" for flow in self._instance.flows if not flow.halted]
-            raise NoProgress(
-                f"not caught up, and nothing has moved for {patience:g} s: {'; '.join(states)}",
-                hint="what is committed counts as done; --timeout sets how long to wait",
-            )
-
-
-def _how_far(flow: Flow) -> tuple[int, int]:
-    with flow.lock:
-        return flow.books.counts.read, sum(own.position for own in flow.membership.owned.values())
-
-
-def _why(flow: Flow) -> str:
-    return f" ({flow.reason})" if flow.reason else ""
 
 
 def _called(problem: Any) -> str:

@@ -10,6 +10,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.config.trigger import DEFAULT_CONNECT_TIMEOUT, hosts_text, start_of
 from penstock.config.trigger_environment import TriggerDefaults
 from penstock.config.trigger_fields import SASL_MECHANISMS
+from penstock.core.secrets import find_secrets
 from penstock.service.secrets import SecretBox
 from penstock.store.work.model import ProjectRow, TriggerRow, WorkflowRow
 
@@ -59,6 +60,15 @@ def compile_trigger(
         },
     }
     return PipelineSpec.model_validate(data).with_secrets(kafka.secrets)
+
+
+def with_store(spec: PipelineSpec, store_url: str) -> PipelineSpec:
+    """A pipeline of a file whose action makes work orders, knowing the store that its workflow is in."""
+    if spec.action.type != "work_order" or spec.action.config.get("url"):
+        return spec
+    config = spec.action.config | {"url": store_url}
+    action = spec.action.model_copy(update={"config": config})
+    return spec.model_copy(update={"action": action}).with_secrets(find_secrets(config))
 
 
 def _parallelism(own: dict[str, Any], defaults: TriggerDefaults) -> int | None:
