@@ -104,7 +104,9 @@ def _unescaped(text: str) -> str:
     """JSON's escapes as what they stand for; most texts have none."""
     if "\\" not in text:
         return text
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", text)
+    text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", text)
+    # Letters outside of the first plane are escaped as two halves.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _dashed(digits: str) -> str:
