@@ -22,8 +22,10 @@ WINDOW: Final = 2.0
 """Seconds of a window; how long a stop may have to wait for it."""
 _OVERRUN: Final = 30.0
 """Seconds beyond its time after which a window is held by a step that lets no other thread run."""
-_RESTS: Final = (1.0, 2.0, 4.0, 8.0)
-"""Seconds that a further lane rests after windows in which it found nothing."""
+_RESTS: Final = (0.0, 0.5, 1.0, 2.0, 4.0)
+"""Seconds that a lane rests after windows in which it found nothing: runs may wait for others to end."""
+_WOKEN: Final = 0.5
+"""Seconds that it rests at most where it is told of new runs."""
 
 
 class RunLane(threading.Thread):
@@ -80,12 +82,12 @@ class RunLane(threading.Thread):
             self.wanted = self.wanted or bool(done.claimed)
         elif request.seconds:
             self._fruitless = min(self._fruitless + 1, len(_RESTS) - 1)
-        self.rests_until = now + (1.0 if done.away else 0.0)
+        self.rests_until = now + (1.0 if done.away else _RESTS[self._fruitless])
         return former
 
-    def rest(self) -> None:
-        """It was of no use; it need not be asked again so soon."""
-        self.rests_until = max(self.rests_until, time.monotonic() + _RESTS[self._fruitless])
+    def hear(self) -> None:
+        """New runs were made."""
+        self.rests_until = min(self.rests_until, self.used_at + (_WOKEN if self._fruitless > 1 else 0.0))
 
     def forget(self) -> None:
         """Its process is gone."""

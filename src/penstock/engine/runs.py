@@ -129,8 +129,6 @@ class Runs:
                 self._gone.add(former)
             if outcome.runs is not None and outcome.runs.away:
                 log.warning("runs wait for the store", lane=lane.lane, reason=outcome.runs.away)
-            if outcome.runs is not None and not outcome.runs.claimed and lane is not self._lanes[0]:
-                lane.rest()
             if outcome.runs is not None and outcome.runs.more:
                 self._wake_another()
 
@@ -188,6 +186,8 @@ class Runs:
         with self._lock:
             first = self._lanes[0]
             first.wanted = True
+            if rung:
+                first.hear()
             if first.busy_since is not None and not rung:
                 self._kept_waiting += 1
                 if self._kept_waiting > 1:

@@ -63,6 +63,8 @@ class Running:
         self._busy_at = time.monotonic()
         self._away: str | None = None
         self._more = False
+        self._looked = False
+        """It has asked for runs since the window began."""
         self._claimed = self._finished = 0
         threading.Thread(target=self._control, name="runs", daemon=True).start()
 
@@ -74,10 +76,11 @@ class Running:
         self._definitions.key = request.key
         self._busy_at = time.monotonic()
         self._pause, self._next_claim = _CLAIM_EVERY, 0.0
+        self._looked = False
         self._claims_until = deadline.at if request.claims else 0.0
         self._wake.set()
         with self._turned:
-            while not self._may_return(deadline, detach=detach, claims=request.claims):
+            while not self._may_return(deadline, detach=detach, claims=request.claims, before=claimed):
                 self._turned.wait(0.05)
         self._claims_until = 0.0
         return RunsOutcome(
@@ -95,11 +98,12 @@ class Running:
         with self._lock:
             return any(flight.given_up for flight in self._threads_of)
 
-    def _may_return(self, deadline: Deadline, *, detach: bool, claims: bool) -> bool:
+    def _may_return(self, deadline: Deadline, *, detach: bool, claims: bool, before: int) -> bool:
         if not self._flights:
             if deadline.expired or not claims or self.tainted or self._away is not None:
                 return True
-            return time.monotonic() > self._busy_at + _LINGER
+            fruitless = self._looked and self._claimed == before
+            return fruitless or time.monotonic() > self._busy_at + _LINGER
         return detach and deadline.expired
 
     # -- the loop --------------------------------------------------------------------------
@@ -229,6 +233,7 @@ class Running:
             return
         claimed = self._claims.claim(self.token, wanted)
         reach("after-claim")
+        self._looked = True
         for claim in claimed:
             flight = self._flights[claim.id] = Flight(claim)
             with self._lock:

@@ -69,6 +69,10 @@ class _Pair:
             return self.workflow
         return self.project if self.project_limit is not None else None
 
+    @property
+    def limit(self) -> int:
+        return (self.project_limit or 0) if self.own_limit is None else self.own_limit
+
 
 @dataclass(slots=True)
 class _Room:
@@ -147,9 +151,7 @@ class Claims:
         held = set(limited) if self._database.is_sqlite else self._locked(connection, limited)
         concerned = {limited[scope].project for scope in held}
         flying = self._in_flight(connection, concerned) if held else Counter()
-        return _Room(
-            {scope: (limited[scope].own_limit or limited[scope].project_limit or 0) - flying[scope] for scope in held}
-        )
+        return _Room({scope: limited[scope].limit - flying[scope] for scope in held})
 
     def _locked(self, connection: sa.Connection, limited: dict[str, _Pair]) -> set[str]:
         found: set[str] = set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -95,7 +95,9 @@ class Report:
         )
 
 
-Row = TypeVar("Row", StepRow, StepResult, LogLine)
+_STEPS: Final = tuple(StepRow.__dataclass_fields__)
+_LINES: Final = tuple(LogLine.__dataclass_fields__)
+_ENDS: Final = tuple(RunEnd.__dataclass_fields__)
 
 
 class Results:
@@ -104,8 +106,8 @@ class Results:
     def __init__(self, database: Database, derive: Derive) -> None:
         self._database = database
         self._derive = derive
-        self._steps = insert_many(database, steps, list(StepRow.__dataclass_fields__), _or_update)
-        self._log_lines = insert_many(database, log_lines, list(LogLine.__dataclass_fields__), _or_nothing)
+        self._steps = insert_many(database, steps, _STEPS, _or_update)
+        self._log_lines = insert_many(database, log_lines, _LINES, _or_nothing)
         names = ["id", "project_id", "type", "body", "inserted_at"]
         self._dataclips = insert_many(database, dataclips, names, _or_nothing)
 
@@ -144,7 +146,7 @@ class Results:
             "started_at": sa.BigInteger(),
             "finished_at": sa.BigInteger(),
         }
-        rows = [asdict(end) for end in ends]
+        rows = [_plain(end, _ENDS) for end in ends]
         return self._update(connection, token, rows, given, lambda value: {**value, "updated_at": at})
 
     def _touch(
@@ -218,8 +220,13 @@ class Results:
         ]
         self._dataclips.run(connection, made)
         # A step that began and ended since the last report is one row.
-        self._steps.run(connection, [asdict(row) for row in {row.id: row for row in report.steps}.values()])
-        self._log_lines.run(connection, [asdict(row) for row in report.log_lines])
+        self._steps.run(connection, [_plain(row, _STEPS) for row in {row.id: row for row in report.steps}.values()])
+        self._log_lines.run(connection, [_plain(row, _LINES) for row in report.log_lines])
+
+
+def _plain(row: object, names: Sequence[str]) -> dict[str, Any]:
+    # `asdict` copies every value, which takes as long as the database takes.
+    return {name: getattr(row, name) for name in names}
 
 
 def _or_nothing(statement: Insert) -> sa.sql.dml.Insert:
