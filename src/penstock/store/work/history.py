@@ -172,20 +172,16 @@ class History:
         oldest_first: bool,
     ) -> Ids:
         found = self._search.found((which.term or "").strip(), which.fields, _owners(which))
-        wanted = [pages.among_ids(self._database, _c.id, named)] if named else []
-        if found is not None:
-            # Materialised: the planner would rather walk through all work orders in the order of the list, hoping to
-            # meet enough of them soon; that there are not many is known by now.
-            words = found.distinct().cte("found").prefix_with("MATERIALIZED")
-            wanted.append(_c.id.in_(sa.select(words.c.work_order_id)))
-        if not wanted:
-            return []
+        by_name = sa.select(_c.id.label("work_order_id")).where(pages.among_ids(self._database, _c.id, named))
+        # Materialised: the planner would rather walk through all work orders in the order of the list, hoping to meet
+        # enough of them soon; that there are not many is known by now.
+        wanted = (by_name if found is None else sa.union(found, by_name)).cte("wanted").prefix_with("MATERIALIZED")
         if not self._database.is_sqlite:
             connection.execute(sa.text("SET LOCAL work_mem = '64MB'"))
-        query = sa.select(_c.id).where(
-            sa.or_(*wanted),
-            *pages.conditions(self._database, which),
-            *pages.behind(order, after, oldest_first=oldest_first),
+        query = (
+            sa.select(_c.id)
+            .join(wanted, wanted.c.work_order_id == _c.id)
+            .where(*pages.conditions(self._database, which), *pages.behind(order, after, oldest_first=oldest_first))
         )
         return list(
             connection.scalars(query.order_by(*pages.ordering(_c, order, oldest_first=oldest_first)).limit(limit))

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import sqlalchemy as sa
 
-from penstock.core.ids import is_id, new_ids
+from penstock.core.ids import new_ids
 from penstock.store.database import Database
 from penstock.store.work.deriving import Changed, Derive, derive_orders
 from penstock.store.work.model import NotThere
@@ -69,11 +69,8 @@ class Orders:
     ) -> Created:
         """A work order that no message asked for: with a body, as JSON, which may be given a name, or a dataclip."""
         with self._database.write() as connection:
-            found = connection.execute(
-                sa.select(workflows).where(workflows.c.id == workflow_id, workflows.c.deleted_at.is_(None))
-                if is_id(workflow_id)
-                else sa.select(workflows).where(sa.false())
-            ).one_or_none()
+            live = among_ids(self._database, workflows.c.id, [workflow_id]) & workflows.c.deleted_at.is_(None)
+            found = connection.execute(sa.select(workflows).where(live)).one_or_none()
             if found is None or found.snapshot_id is None:
                 raise NotThere("there is no such workflow", received=workflow_id)
             now = self._database.micros(connection)

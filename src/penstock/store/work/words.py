@@ -23,6 +23,7 @@ _OWNER: Final = "\ue000"
 _KIND: Final = "\ue001"
 _NAME: Final = "\ue002"
 
+_BLANKS: Final = "".join(chr(code) if chr(code).isalnum() else " " for code in range(128))
 _WORD: Final = re.compile(r"[^\W_]+")
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{0,4}){0,3}(?:-[0-9a-f]{0,12})?")
@@ -30,20 +31,27 @@ _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{0,4}){0,3}(?:-[0-9a-f]{0,12})?
 
 def words(text: str) -> set[str]:
     """The words of a text as they are compared: without case and accents."""
-    if not text.isascii():
+    if text.isascii():
+        # Several times as fast as the expression.
+        found = set(text.lower().translate(_BLANKS).split())
+    else:
         text = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
-    return {word[:WORD_CHARACTERS] for word in _WORD.findall(text.lower())}
+        found = set(_WORD.findall(text.lower()))
+    if max(map(len, found), default=0) <= WORD_CHARACTERS:
+        return found
+    return {word[:WORD_CHARACTERS] for word in found}
 
 
 def of_dataclip(body: str | None, name: str | None, owners: Iterable[str]) -> str:
     """What a work order is found by that has this input; nothing where there is nothing to find."""
-    found = words(_unescaped(body or "")) | {_NAME + word for word in words(name or "")}
-    return " ".join(found | {_KIND + "body"} | set(map(_owner, owners))) if found else ""
+    found = words(_unescaped(body or ""))
+    if name:
+        found.update(_NAME + word for word in words(name))
+    return _with_marks(found, "body", owners)
 
 
 def of_log_line(message: str, owners: Iterable[str]) -> str:
-    found = words(message)
-    return " ".join(found | {_KIND + "log"} | set(map(_owner, owners))) if found else ""
+    return _with_marks(words(message), "log", owners)
 
 
 def postgres_query(term: str, fields: Collection[SearchField], owners: Collection[str]) -> str | None:
@@ -94,6 +102,10 @@ def _query(
     if owners:
         parts.append(any_of([whole.format(_owner(owner)) for owner in sorted(owners)]))
     return f" {both} ".join(parts)
+
+
+def _with_marks(found: set[str], kind: str, owners: Iterable[str]) -> str:
+    return " ".join([*found, _KIND + kind, *map(_owner, owners)]) if found else ""
 
 
 def _owner(identifier: str) -> str:
