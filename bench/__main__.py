@@ -16,8 +16,7 @@ from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
 from bench.tables import rows
-from bench.triggers import runs as trigger_runs
-from bench.triggers import history, intake
+from bench.triggers import history, intake, runs
 
 BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "start": start.start,
@@ -33,7 +32,7 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "datahub": compare.datahub,
     "readers": readers.readers,
     "tables": rows.tables,
-    "runs": trigger_runs.runs,
+    "runs": runs.runs,
     "intake": intake.intake,
     "history": history.history,
 }

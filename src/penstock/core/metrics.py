@@ -91,6 +91,9 @@ class Metrics:
             "penstock_commit_failures_total", "Commits that the broker did not take.", ["pipeline"], registry=registry
         )
         self.spark_jobs = Counter("penstock_spark_jobs_total", "Spark jobs by kind.", ["kind"], registry=registry)
+        self.runs = Counter(
+            "penstock_runs_total", "Runs of workflows that ended, by state.", ["state"], registry=registry
+        )
         self.rebalances = Counter(
             "penstock_rebalances_total", "Changes of assignment.", ["pipeline", "kind"], registry=registry
         )

@@ -127,9 +127,14 @@ class Runs:
             former = lane.took(request, outcome)
             if former is not None:
                 self._gone.add(former)
-            if outcome.runs is not None and outcome.runs.away:
-                log.warning("runs wait for the store", lane=lane.lane, reason=outcome.runs.away)
-            if outcome.runs is not None and outcome.runs.more:
+            done = outcome.runs
+            if done is None:
+                return
+            for state, count in done.ended.items():
+                self._metrics.runs.labels(state).inc(count)
+            if done.away:
+                log.warning("runs wait for the store", lane=lane.lane, reason=done.away)
+            if done.more:
                 self._wake_another()
 
     def lost(self, lane: RunLane, request: WindowRequest) -> None:
@@ -233,4 +238,5 @@ class Runs:
 
     def _tell(self, lost: Iterable[Lost]) -> None:
         for each in lost:
+            self._metrics.runs.labels("lost").inc()
             log.warning("run lost", run=each.run, error_type=each.error_type, rerun=each.rerun)

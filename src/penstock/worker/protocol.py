@@ -122,7 +122,8 @@ class RunsOutcome:
     token: str
     """By which this process claims."""
     claimed: int
-    finished: int
+    ended: dict[str, int]
+    """Runs by the state that they ended in."""
     flying: int
     """Runs that are still being executed."""
     more: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from typing import Final
 
 from penstock.core.deadline import Deadline
@@ -65,14 +65,15 @@ class Running:
         self._more = False
         self._looked = False
         """It has asked for runs since the window began."""
-        self._claimed = self._finished = 0
+        self._claimed = 0
+        self._ended: Counter[str] = Counter()
         threading.Thread(target=self._control, name="runs", daemon=True).start()
 
     # -- windows ---------------------------------------------------------------------------
 
     def window(self, request: RunsRequest, deadline: Deadline, *, detach: bool) -> RunsOutcome:
         """Claim runs until the deadline; back earlier where there are none. Runs go on between windows if they may."""
-        claimed, finished = self._claimed, self._finished
+        claimed = self._claimed
         self._definitions.key = request.key
         self._busy_at = time.monotonic()
         self._pause, self._next_claim = _CLAIM_EVERY, 0.0
@@ -83,10 +84,11 @@ class Running:
             while not self._may_return(deadline, detach=detach, claims=request.claims, before=claimed):
                 self._turned.wait(0.05)
         self._claims_until = 0.0
+        ended, self._ended = self._ended, Counter()
         return RunsOutcome(
             self.token,
             self._claimed - claimed,
-            self._finished - finished,
+            dict(ended),
             len(self._flights),
             self._more,
             self._away,
@@ -160,7 +162,7 @@ class Running:
             self._flights.pop(end.id, None)
         for run in refused:
             self._let_go(run)
-        self._finished += len(report.ends)
+        self._ended.update(end.state for end in report.ends if end.id not in refused)
         if report.ends:
             self._recent.append((time.monotonic(), len(report.ends)))
             self._busy_at = time.monotonic()

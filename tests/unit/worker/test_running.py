@@ -72,7 +72,7 @@ def test_a_window_executes_what_waits_and_returns_when_there_is_nothing_more(wor
     began = time.monotonic()
     outcome = window(Running(request_), request_)
     assert time.monotonic() - began < 15
-    assert (outcome.claimed, outcome.finished, outcome.flying) == (120, 120, 0)
+    assert (outcome.claimed, outcome.ended, outcome.flying) == (120, {"success": 120}, 0)
     assert {work.state(run) for run in made} == {("success", None, "success")}
     assert work.logs(made[7]) == [("info", "hello 7")]
     [step] = work.steps(made[7])
