@@ -72,6 +72,8 @@ class IsolatedExecution:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                # On a cluster our own code is not installed, but sent there.
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 start_new_session=True,
             )
         said: list[bytes] = []
@@ -176,7 +178,9 @@ def serve(make_action: MakeAction) -> None:
     os.dup2(2, 1)
     run = IsolatedRun.decoded(sys.stdin.buffer.read())
     if run.memory_mb is not None:
-        limit = run.memory_mb * _MEGABYTE
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = run.memory_mb * _MEGABYTE
+        limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     teller = _Teller(out)
     execution = SharedExecution(run.task, lambda: Graph(run.definition, make_action), Scrubber(run.secrets), teller)

@@ -11,7 +11,6 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from penstock.store.database import Database
-from penstock.store.tables import CleanText
 from penstock.store.work.claim_queries import KEY_HEADS, ONE_OLDEST, PAIRS, SOME_OLDEST
 from penstock.store.work.deriving import Changed, Derive, among, derive_orders
 from penstock.store.workflow_tables import dataclips, projects, runs, workflows
@@ -253,11 +252,7 @@ class Claims:
         return {row.id: row for row in connection.execute(chosen)} if ids else {}
 
 
-_POSTGRES_OLDEST: Final = (
-    sa.text(SOME_OLDEST)
-    .bindparams(sa.bindparam("pairs", type_=sa.JSON()))
-    .columns(sa.column("id", CleanText()), sa.column("priority", sa.Integer()), sa.column("queue", CleanText()))
-)
+_POSTGRES_OLDEST: Final = sa.text(SOME_OLDEST).bindparams(sa.bindparam("pairs", type_=sa.JSON()))
 
 
 def _rank(queue: str) -> int:
