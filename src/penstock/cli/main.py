@@ -22,6 +22,7 @@ from penstock.cli import (
     status,
     topics,
     wherehows,
+    work_orders,
 )
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
@@ -39,7 +40,7 @@ app = typer.Typer(
 
 for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins):
     part.register(app)
-for part in (actions, wherehows, db, doctor):
+for part in (work_orders, actions, wherehows, db, doctor):
     part.register(app)
 
 

@@ -27,11 +27,13 @@ class BulkJobs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, kind: str, request: dict[str, Any], *, total: int, asked_by: str | None = None) -> BulkJobRow:
-        """A job that waits for someone to do it."""
+    def add(
+        self, kind: str, request: dict[str, Any], *, total: int, asked_by: str | None = None, state: str = "waiting"
+    ) -> BulkJobRow:
+        """A job that waits for someone to do it, or, in another state, a record of what was done."""
         with self._database.write() as connection:
             now = self._database.micros(connection)
-            given = BulkJobRow(id=new_id(), kind=kind, request=request, state="waiting", total=total, asked_by=asked_by)
+            given = BulkJobRow(id=new_id(), kind=kind, request=request, state=state, total=total, asked_by=asked_by)
             row = replace(given, inserted_at=now, updated_at=now)
             connection.execute(sa.insert(bulk_jobs), asdict(row))
         return row
@@ -69,6 +71,11 @@ class BulkJobs:
         """End the job; False as above."""
         mine = (_c.claimed_by == worker) & (_c.state == "running")
         return self._change(job_id, mine, {"state": state, "claimed_by": None})
+
+    def release(self, job_id: str, worker: str) -> bool:
+        """Leave the job to whoever comes next; False as above."""
+        mine = (_c.claimed_by == worker) & (_c.state == "running")
+        return self._change(job_id, mine, {"state": "waiting", "claimed_by": None})
 
     def stop(self, job_id: str) -> bool:
         """End a job that is open, whoever works on it."""
