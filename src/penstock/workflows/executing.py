@@ -16,7 +16,6 @@ import orjson
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Transient
 from penstock.core.event import json_bytes
-from penstock.core.expression import ExpressionError
 from penstock.core.ids import new_id
 from penstock.core.secrets import Scrubber
 from penstock.store.work.results import LogLine, RunEnd, StepResult, StepRow
@@ -190,7 +189,7 @@ class SharedExecution:
     def _follows(self, edge: Edge, state: State, *, failed: bool) -> bool:
         try:
             return edge.leads_on(state, failed=failed)
-        except ExpressionError as error:
+        except PenstockError as error:
             raise EdgeConditionError(f"the edge to {edge.target}: {error.message}", hint=error.hint) from None
 
     # -- one step --------------------------------------------------------------------------

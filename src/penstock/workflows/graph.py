@@ -5,17 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from penstock.core.errors import ConfigError
-from penstock.core.expression import StateExpression
-from penstock.workflows.steps.action import ActionStep
-from penstock.workflows.steps.command import CommandStep
-from penstock.workflows.steps.http import HttpStep
-from penstock.workflows.steps.python import PythonStep
+from penstock.core.loading import load_installed
 from penstock.workflows.steps.step import MakeAction, State, Step
 
+if TYPE_CHECKING:
+    # Each kind of step is loaded when there is one: a run with a process of its own waits for nothing else.
+    from penstock.core.expression import StateExpression
+
 WORDS: Final = ("always", "success", "failure")
+_KINDS: Final = {
+    "python": "penstock.workflows.steps.python:PythonStep",
+    "command": "penstock.workflows.steps.command:CommandStep",
+    "http": "penstock.workflows.steps.http:HttpStep",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class Graph:
         self._edges: dict[str, list[Edge]] = {}
         for edge in definition.get("edges", ()):
             when = edge.get("when", "always")
-            condition = None if when in WORDS else StateExpression(when)
+            condition = None if when in WORDS else _condition(when)
             self._edges.setdefault(edge["from"], []).append(Edge(edge["to"], when, condition))
         self.triggers = tuple(definition.get("triggers", ()))
 
@@ -78,16 +83,20 @@ class Graph:
             raise ConfigError(f"there is no step `{name}`", received=name, allowed=sorted(self._written))
         kind, config = self._written[name]["kind"], self._written[name]["config"]
         if kind == "action":
+            from penstock.workflows.steps.action import ActionStep  # noqa: PLC0415 - as at the top of this module
+
             return ActionStep(config, self._folder, self._make_action)
-        kinds: dict[str, type[PythonStep | CommandStep | HttpStep]] = {
-            "python": PythonStep,
-            "command": CommandStep,
-            "http": HttpStep,
-        }
-        if kind not in kinds:
-            raise ConfigError(f"the step `{name}` is of no known kind", received=kind, allowed=[*kinds, "action"])
-        return kinds[kind](config, self._folder)
+        if kind not in _KINDS:
+            raise ConfigError(f"the step `{name}` is of no known kind", received=kind, allowed=[*_KINDS, "action"])
+        made: Step = cast("Any", load_installed(_KINDS[kind]))(config, self._folder)
+        return made
 
     def close(self) -> None:
         for step in self._made.values():
             step.close()
+
+
+def _condition(source: str) -> StateExpression:
+    from penstock.core.expression import StateExpression  # noqa: PLC0415 - as at the top of this module
+
+    return StateExpression(source)
