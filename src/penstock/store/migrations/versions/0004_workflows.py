@@ -276,7 +276,7 @@ def upgrade() -> None:
         sa.Column("workflow_id", ID, nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("type", sa.Text(), server_default="kafka", nullable=False),
-        sa.Column("enabled", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("enabled", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("comment", sa.Text(), nullable=True),
         sa.Column("kafka_configuration", sa.Text(), server_default="{}", nullable=False),
         sa.Column("options", sa.Text(), server_default="{}", nullable=False),
