@@ -21,8 +21,11 @@ from penstock.cli import (
     run,
     status,
     topics,
+    transfer,
+    triggers,
     wherehows,
     work_orders,
+    workflows,
 )
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
@@ -40,7 +43,7 @@ app = typer.Typer(
 
 for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins):
     part.register(app)
-for part in (work_orders, actions, wherehows, db, doctor):
+for part in (workflows, triggers, transfer, work_orders, actions, wherehows, db, doctor):
     part.register(app)
 
 

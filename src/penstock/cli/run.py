@@ -102,10 +102,11 @@ def _show_dry_run(terminal: Terminal, result: DryRun) -> None:
     for name, findings in result.findings.items():
         terminal.line(name, style="bold")
         for finding in findings:
-            _show_finding(terminal, finding)
+            show_finding(terminal, finding)
 
 
-def _show_finding(terminal: Terminal, finding: Finding) -> None:
+def show_finding(terminal: Terminal, finding: Finding) -> None:
+    """One step, how it went, and what to do about it."""
     word, style = _MARKS[finding.ok]
     terminal.line(f"  {word:8} {finding.step:10} {finding.target}: {finding.detail}", style=style)
     if finding.hint and not finding.ok:

@@ -122,8 +122,8 @@ class WorkflowStep(Model):
     two arguments. What it returns is the next state."""
     command: list[str] | None = Field(default=None, min_length=1)
     """A program and its arguments; the state is its standard input, a JSON object on standard output the next state."""
-    http: str | None = None
-    """Address of a request; the answer is put into the state as `response`."""
+    http: str | dict[str, str] | None = None
+    """Address of a request, or the reference of a secret one; the answer is put into the state as `response`."""
     action: str | None = None
     """A registered action, given the state as its event."""
     config: dict[str, Any] = Field(default_factory=dict)

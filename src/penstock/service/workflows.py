@@ -21,6 +21,8 @@ from penstock.store.work.model import NotThere, ProjectRow, TriggerRow, Workflow
 _IDS: Final = uuid.UUID("5b1c8a52-7a0e-5c43-9d57-0f4c1f2d6e11")
 _OPTIONS: Final = ("rate", "consumers", "concurrency", "ordering", "accept", "tombstones", "backlog", "limits")
 _ORIGIN: Final = "store"
+TAKEN_OVER: Final = "taken_over"
+"""Option of a trigger whose group comes from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ def apply_workflow(
     known = {row.name: row for row in store.triggers.list(workflow_id=before.id)} if before else {}
     new_ids = {each.name: stable_id(spec.project.name, spec.name, each.name) for each in spec.triggers} | (ids or {})
     rows = [_row(box, each, known.get(each.name), new_ids[each.name]) for each in spec.triggers]
-    definition = box.hidden(spec.definition() | (extra or {}))
+    definition = box.hidden(spec.definition()) | (extra or {})
     workflow = WorkflowRow(
         id=before.id if before else stable_id(spec.project.name, spec.name),
         project_id=project.id,
@@ -126,7 +128,8 @@ def _row(box: SecretBox, trigger: TriggerSpec, before: TriggerRow | None, new_id
         comment=trigger.comment,
         kafka_configuration=box.hidden(trigger.kafka_configuration)
         | {"group_id": _group(before) or trigger.group_id or new_group_id()},
-        options=trigger_options(trigger),
+        # Its group comes from elsewhere, and should have offsets there.
+        options=trigger_options(trigger) | ({TAKEN_OVER: True} if trigger.group_id else {}),
     )
 
 
