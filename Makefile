@@ -48,7 +48,7 @@ demo: setup ## Run three pipelines on the embedded broker and watch them (ARGS="
 	@$(BIN)/penstock demo $(ARGS)
 
 test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL and a registry into .cache)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-faults: setup-dev ## Run the fault matrix on three brokers (half an hour); its table goes to bench/results
 	@$(BIN)/python -m pytest tests/faults -m faults $(ARGS)
