@@ -15,7 +15,7 @@ from penstock.store import Store
 
 log = structlog.get_logger("penstock.upkeep")
 
-_INDEX_EVERY: Final = 1.0
+_INDEX_EVERY: Final = 2.0
 _INDEXED: Final = 2_000
 _SWEEP_EVERY: Final = 60.0
 _JOBS_EVERY: Final = 1.0

@@ -29,6 +29,7 @@ from penstock.service.logs import configure_logs
 from penstock.service.opening import opened_in_time
 from penstock.service.progress import Progress
 from penstock.service.reloading import Reloader
+from penstock.service.retention import Upkeep
 from penstock.service.secrets import SecretBox
 from penstock.service.statistics import statistics
 from penstock.service.trigger_runner import InstanceRunner
@@ -143,6 +144,7 @@ def run_instance(
         runner.tell(loaded)
         reloader = Reloader(paths, loaded, runner, load_checked, settings.engine.reload)
         triggers = Triggers(store, box, settings, defaults, InstanceRunner(instance, runner.learn))
+        upkeep = Upkeep(store)
         try:
             for spec in list(loaded.specs):
                 _add(instance, with_store(spec, settings.store_url), loaded)
@@ -153,6 +155,8 @@ def run_instance(
             _say_what_does_not_run(instance)
             if on_ready:
                 on_ready(instance)
+            if not until_over:
+                upkeep.start()
             if not until_caught_up and not until_over:
                 triggers.follow()
             if loaded.has_jobs and settings.engine.reload and not until_caught_up:
@@ -162,6 +166,7 @@ def run_instance(
             failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
         finally:
             reloader.stop(settings.engine.stop_timeout)
+            upkeep.close()
             triggers.stop()
             instance.stop()
         return RunSummary(
