@@ -210,7 +210,8 @@ class History:
         c = log_lines.c
         query = sa.select(log_lines).where(c.run_id == run_id).order_by(c.timestamp, c.id).limit(limit)
         if after is not None:
-            query = query.where(sa.tuple_(c.timestamp, c.id) > sa.tuple_(after.timestamp, after.id))
+            place = sa.tuple_(after.timestamp, sa.literal(after.id, c.id.type))
+            query = query.where(sa.tuple_(c.timestamp, c.id) > place)
         return [LogRow(**row) for row in connection.execute(query).mappings()]
 
     def _dataclips(self, connection: sa.Connection, ids: Iterable[str | None]) -> Sequence[DataclipRow]:

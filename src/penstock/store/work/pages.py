@@ -81,7 +81,7 @@ def behind(order: Order, after: WorkOrderCursor | None, *, oldest_first: bool) -
         return []
     if order == "created":
         return [_c.id > after.id if oldest_first else _c.id < after.id]
-    place, given = sa.tuple_(_c.last_activity, _c.id), sa.tuple_(*after)
+    place, given = sa.tuple_(_c.last_activity, _c.id), sa.tuple_(after.at, sa.literal(after.id, _c.id.type))
     return [place > given if oldest_first else place < given]
 
 
