@@ -1,6 +1,6 @@
 """Lightning's way, as little of it as is fair: `python -m bench.triggers.lightning …` writes tracking row, dataclip,
-work order and run of each message in one transaction, then takes the next. No look-ups, no foreign keys, prepared
-statements, one round trip for all four rows; offsets are committed every five seconds, as there."""
+work order and run of each message in one transaction, then takes the next. Without Lightning's look-ups, limits and
+foreign keys, and with prepared statements; offsets are committed every five seconds, as there."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ class Taker:
         body = orjson.loads(message.value() or b"")
         request = {"topic": topic, "partition": partition, "offset": offset, "key": "", "ts": message.timestamp()[1]}
         clip, order, run = uuid.uuid4(), uuid.uuid4(), uuid.uuid4()
-        # As a pipeline the statements wait for their answers together: kinder to the reference than Lightning is.
-        with self._connection.transaction(), self._connection.pipeline(), self._connection.cursor() as cursor:
+        with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute(_TRACK, (self._trigger, f"{topic}_{partition}_{offset}"))
             cursor.execute(_CLIP, (clip, Jsonb(body), Jsonb({**request, "headers": []}), self._project))
             cursor.execute(_ORDER, (order, self._workflow, self._snapshot, self._trigger, clip))
