@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,7 @@ def definition(folder: Path, *steps: dict[str, Any], edges: str = "", **more: An
     return {"steps": list(steps), "edges": every, "triggers": [], "folder": str(folder)} | more
 
 
-def ended(work: Work, run: str, state: str, seconds: float = 60.0) -> None:
+def ended(work: Work, run: str, state: str, seconds: float = 120.0) -> None:
     def story() -> Any:
         return work.run(run), work.steps(run), work.logs(run)
 
@@ -98,7 +97,7 @@ def holding(folder: Path) -> dict[str, str]:
     return {"began": str(folder / "began"), "hold": str(folder / "hold")}
 
 
-def began(held: dict[str, str], seconds: float = 60.0) -> int:
+def began(held: dict[str, str], seconds: float = 120.0) -> int:
     """The process that executes the step."""
     until(lambda: Path(held["began"]).exists() and Path(held["began"]).read_text(), seconds, "the step began")
     return int(Path(held["began"]).read_text())
@@ -153,17 +152,22 @@ def test_a_failure_is_mended_along_its_edge_or_ends_the_run(engine: Engine, work
     assert work.state(other)[1:] == ("StepFailed", "failed")
 
 
-def test_a_run_begins_a_moment_after_the_bell(engine: Engine, work: Work, project: str) -> None:
+def test_a_run_begins_when_the_bell_rings(
+    engine: Engine, work: Work, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flow = work.workflow(project, "bell", definition=definition(engine.folder, python("greet", {"who": "you"})))
     ended(work, work.order(flow), "success")
-    taken = []
-    for _ in range(5):
-        began_at = time.monotonic()
+    # Nobody looks: only the bell can tell.
+    monkeypatch.setattr("penstock.engine.runs._LOOK_EVERY", 3_600.0)
+    ring(engine.instance.spark.bell)
+    try:
+        until(lambda: engine.instance.runs._lanes[0].busy_since is None, 60, "not idle")
         run = work.order(flow)
         ring(engine.instance.spark.bell)
-        until(lambda: work.run(run)["finished_at"], 30, "not ended", every_s=0.01)  # noqa: B023 - it ends within
-        taken.append(time.monotonic() - began_at)
-    assert sorted(taken)[2] < 0.4, taken
+        ended(work, run, "success")
+    finally:
+        monkeypatch.undo()
+        ring(engine.instance.spark.bell)
 
 
 def test_runs_of_a_key_end_in_order_and_a_workflow_keeps_to_its_limit(engine: Engine, work: Work, project: str) -> None:
@@ -199,7 +203,7 @@ def test_a_run_over_its_time_is_killed_and_its_neighbours_are_not(
     for run in others:
         ended(work, run, "success")
     # The thread hangs still: its process goes.
-    until(lambda: not Path(f"/proc/{pid}").exists(), 30, "the process lives")
+    until(lambda: not Path(f"/proc/{pid}").exists(), 60, "the process lives")
     ended(work, work.order(quick), "success")
 
 
@@ -254,7 +258,7 @@ def test_i10_a_killed_worker_loses_its_run_or_it_runs_again(
     until(lambda: work.run(run)["state"] == "started", 10, "not written")
     Path(held["began"]).unlink()
     os.kill(pid, signal.SIGKILL)
-    ended(work, run, "lost", 20)
+    ended(work, run, "lost")
     assert work.state(run)[1] == "LostAfterStart"
     assert work.steps(run)[0]["exit_reason"] == "lost"
     if policy == "lost":

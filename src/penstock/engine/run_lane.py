@@ -22,6 +22,8 @@ WINDOW: Final = 2.0
 """Seconds of a window; how long a stop may have to wait for it."""
 _OVERRUN: Final = 30.0
 """Seconds beyond its time after which a window is held by a step that lets no other thread run."""
+_STARTING: Final = 180.0
+"""The same for the first window of a process, which has to be started: on a busy machine that takes a while."""
 _RESTS: Final = (0.0, 0.5, 1.0, 2.0, 4.0)
 """Seconds that a lane rests after windows in which it found nothing: runs may wait for others to end."""
 _WOKEN: Final = 0.5
@@ -97,7 +99,8 @@ class RunLane(threading.Thread):
 
     @property
     def overdue(self) -> bool:
-        return self.busy_since is not None and time.monotonic() > self.busy_since + WINDOW + _OVERRUN
+        patience = _STARTING if self._pid is None else _OVERRUN
+        return self.busy_since is not None and time.monotonic() > self.busy_since + WINDOW + patience
 
     def end_worker(self) -> None:
         """End the process, and wait until it is gone: what it held may be run elsewhere."""

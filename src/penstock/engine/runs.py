@@ -178,6 +178,7 @@ class Runs:
             for lane in self._lanes:
                 if lane.overdue:
                     log.warning("a step holds its process, which is ended", lane=lane.lane)
+                    lane.busy_since = time.monotonic()
                     lane.end_worker()
 
     def _heard(self) -> bool:
