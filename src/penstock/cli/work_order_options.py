@@ -24,7 +24,9 @@ Detach = Annotated[
 _OPTIONS: dict[str, Any] = {
     "project": Annotated[str | None, typer.Option(help="Only of this project: its name or id.")],
     "workflow": Annotated[str | None, typer.Option(help="Only of this workflow: its name, PROJECT/NAME or id.")],
-    "trigger": Annotated[str | None, typer.Option(help="Only from this trigger: its name or id.")],
+    "trigger": Annotated[
+        str | None, typer.Option(help="Only from this trigger: PROJECT/WORKFLOW/NAME, an end of that, or its id.")
+    ],
     "state": Annotated[
         list[str] | None,
         typer.Option(

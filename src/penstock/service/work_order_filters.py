@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, TypeVar, cast, get_args
 
+from penstock.config.problems import did_you_mean
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError
 from penstock.service.moments import moment
+from penstock.service.workflows import full_names
 from penstock.store import Store
 from penstock.store.work.history_model import FIELDS, SearchField, WorkOrderFilter
 from penstock.store.work.model import NotThere, ProjectRow, TriggerRow, WorkflowRow
@@ -30,7 +32,7 @@ class Asked:
     workflow: str | None = None
     """Name, `project/name` or id."""
     trigger: str | None = None
-    """Name or id."""
+    """`project/workflow/name`, an end of that, or id."""
     state: Sequence[str] | None = None
     received_after: str | None = None
     received_before: str | None = None
@@ -95,7 +97,7 @@ def find_project(store: Store, name: str | None) -> ProjectRow | None:
     found = store.projects.get(name)
     if found is None:
         known = [project.name for project in store.projects.list()]
-        raise NotThere("there is no such project", received=name, allowed=known or "none: there are no projects")
+        raise NotThere(f"there is no project {name!r}", received=name, allowed=known, hint=did_you_mean(name, known))
     return found
 
 
@@ -103,39 +105,34 @@ def find_workflow(store: Store, name: str | None, project: ProjectRow | None) ->
     """By id, by name, or as `project/name`; a deleted one where no other has the name: history tells of it."""
     if name is None:
         return None
+    full = full_names(store)
     rows = store.workflows.list(project.id if project else None, deleted_too=True)
-    projects = {row.id: row.name for row in store.projects.list()}
-    named = [row for row in rows if name in (row.name, f"{projects.get(row.project_id)}/{row.name}")]
-    live = [row for row in named if row.deleted_at is None]
-    found = [row for row in rows if row.id == name.lower()] or live or named
-    known = [f"{projects.get(row.project_id)}/{row.name}" for row in rows if row.deleted_at is None]
-    return _only("workflow", name, found, [f"{projects.get(row.project_id)}/{row.name}" for row in live], known)
+    return _only("workflow", name, {row.id: full[row.id] for row in rows}, rows)
 
 
 def _trigger(
     store: Store, name: str | None, project: ProjectRow | None, workflow: WorkflowRow | None
 ) -> TriggerRow | None:
+    """By id, or as `project/workflow/name` or an end of that; deleted ones as above."""
     if name is None:
         return None
-    rows = store.triggers.list(
-        workflow_id=workflow.id if workflow else None,
-        project_id=project.id if project else None,
-        include_deleted=True,
-    )
-    named = [row for row in rows if row.name == name]
+    full = full_names(store)
+    owners = {"workflow_id": workflow.id if workflow else None, "project_id": project.id if project else None}
+    rows = store.triggers.list(**owners, include_deleted=True)
+    return _only("trigger", name, {row.id: f"{full[row.workflow_id]}/{row.name}" for row in rows}, rows)
+
+
+def _only(what: str, text: str, full: dict[str, str], rows: Sequence[Row]) -> Row:
+    named = [row for row in rows if f"/{full[row.id]}".endswith(f"/{text}")]
     live = [row for row in named if row.deleted_at is None]
-    found = [row for row in rows if row.id == name.lower()] or live or named
-    known = list(dict.fromkeys(row.name for row in rows if row.deleted_at is None))
-    return _only("trigger", name, found, [], known)
-
-
-def _only(what: str, name: str, found: Sequence[Row], names: Sequence[str], known: Iterable[str]) -> Row:
+    found = [row for row in rows if row.id == text.lower()] or live or named
     if not found:
-        allowed = list(known) or f"none: there are no {what}s"
-        raise NotThere(f"there is no such {what}", received=name, allowed=allowed)
+        known = sorted(full[row.id] for row in rows if row.deleted_at is None)
+        raise NotThere(f"there is no {what} {text!r}", received=text, allowed=known, hint=did_you_mean(text, known))
     if len(found) > 1:
-        several = names if len(set(names)) == len(found) else [row.id for row in found]
-        raise ConfigError(f"several {what}s have this name", received=name, allowed=several, hint="say which")
+        names = sorted({full[row.id] for row in found})
+        several = names if len(names) == len(found) else [row.id for row in found]
+        raise ConfigError(f"several {what}s are called {text!r}", received=text, allowed=several, hint="say which")
     return found[0]
 
 
