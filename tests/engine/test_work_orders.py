@@ -139,7 +139,7 @@ def test_soft_limits_reject_and_hard_limits_wait_until_they_allow(
     trigger = Trigger(engine, kafka, desk, topic(partitions=2))
     kafka.produce(trigger.topic, [b"{}"] * 80)
     flow = trigger.run(batch=7)
-    until(lambda: "hard limit" in flow.reason, 60, lambda: f"it waits: {flow.state} {flow.reason}")
+    until(lambda: "hard limit" in (flow.reason or ""), 60, lambda: f"it waits: {flow.state} {flow.reason}")
     assert flow.state == "waiting"
     assert desk.states() == {"pending": 30, "rejected": 20}
     assert kafka.lag(trigger.name, trigger.topic) >= 30
@@ -167,7 +167,7 @@ def test_a_full_backlog_waits_until_runs_have_ended(
     trigger = Trigger(engine, kafka, desk, topic(partitions=1))
     kafka.produce(trigger.topic, [b"{}"] * 50)
     flow = trigger.run(backlog=20)
-    until(lambda: "unfinished" in flow.reason, 60, lambda: f"it waits: {flow.state} {flow.reason}")
+    until(lambda: "unfinished" in (flow.reason or ""), 60, lambda: f"it waits: {flow.state} {flow.reason}")
     assert desk.count("runs") == 20
     desk.execute("UPDATE penstock_runs SET state = 'success'")
     until(lambda: desk.count("runs") == 40, 60, lambda: f"it goes on: {flow.state} {flow.reason}")
