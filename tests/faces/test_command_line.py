@@ -25,6 +25,10 @@ COMMANDS = [
     *("db create-staging", "wherehows sample", "wherehows dry-run", "wherehows ddl", "wherehows merge"),
     *("replay", "dead-letters replay", "dead-letters discard", "dead-letters export", "dead-letters import"),
     *("topics list", "topics create", "topics produce", "topics tail", "dead-letters list", "dead-letters show"),
+    *("workflows apply", "workflows delete", "workflows list", "workflows show", "workflows run", "db rotate-key"),
+    *("triggers list", "triggers show", "triggers enable", "triggers disable", "triggers test"),
+    *("work-orders list", "work-orders show", "work-orders retry", "work-orders cancel", "work-orders export"),
+    *("work-orders jobs", "import lightning", "import lightning-recovery", "export"),
 ]
 
 
