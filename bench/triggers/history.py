@@ -40,7 +40,7 @@ SELECT n, at, id, overlay(id PLACING 'c' FROM 20 FOR 1) AS clip, overlay(id PLAC
 FROM (
   SELECT n, at, lpad(to_hex(at / 1000), 12, '0') || '7' || lpad(to_hex(at % 1000), 3, '0') || '8'
     || lpad(to_hex(n), 15, '0') AS id
-  FROM (SELECT n, :first + n * :step AS at FROM generate_series(1, :count) n) times
+  FROM (SELECT n, :first + n::bigint * :step AS at FROM generate_series(1, :count) n) times
 ) ids
 """
 _FILL: Final = (
@@ -165,7 +165,7 @@ class _World:
             "in one of a thousand": WorkOrderFilter(term="urgent"),
             "in half, long ago": WorkOrderFilter(term="legacy"),
             "in half, long ago, with a rare state": WorkOrderFilter(term="legacy", states=("killed",)),
-            "three words": WorkOrderFilter(term="anna urgent facility"),
+            "three words": WorkOrderFilter(term="dalia urgent facility"),
             "a beginning": WorkOrderFilter(term="urg"),
             "one letter": WorkOrderFilter(term="u"),
             "nowhere": WorkOrderFilter(term="zebra"),

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.core.ids import new_id, time_of
 from penstock.store import Store
+from penstock.store.work import history
 from penstock.store.work.history_model import Order, WorkOrderFilter, WorkOrderRow
 from penstock.store.work.states import WORK_ORDER_STATES
 from tests.behaviour.store.work_rows import SECOND, Rows, now
@@ -116,14 +117,20 @@ def test_a_work_order_is_shown_with_all_that_belongs_to_it(work_store: Store, ro
 @pytest.mark.parametrize("malformed", ["", "x", "' OR 1=1", "0" * 36])
 def test_malformed_ids_are_not_found(work_store: Store, rows: Rows, malformed: str) -> None:
     rows.order()
-    history = work_store.history
-    assert [history.show(malformed), history.run(malformed), history.dataclip(malformed)] == [None] * 3
-    assert history.logs(malformed) == []
+    store = work_store.history
+    assert [store.show(malformed), store.run(malformed), store.dataclip(malformed)] == [None] * 3
+    assert store.logs(malformed) == []
     for name in ("project_id", "workflow_id", "trigger_id"):
-        assert history.list(WorkOrderFilter(**{name: malformed})) == []  # type: ignore[arg-type] # as named
-        assert history.count(WorkOrderFilter(**{name: malformed})).number == 0  # type: ignore[arg-type] # as named
-    assert history.list(WorkOrderFilter(ids=(malformed,))) == []
-    assert history.show(new_id()) is None
+        assert store.list(WorkOrderFilter(**{name: malformed})) == []  # type: ignore[arg-type] # as named
+        assert store.count(WorkOrderFilter(**{name: malformed})).number == 0  # type: ignore[arg-type] # as named
+    assert store.list(WorkOrderFilter(ids=(malformed,))) == []
+    assert store.show(new_id()) is None
+
+
+@pytest.fixture(params=[500, 0], ids=["newest first", "index only"])
+def _looked_at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few work orders are found by a look at the newest; many, by the index alone."""
+    monkeypatch.setattr(history, "_NEWEST", request.param)
 
 
 def terms(store: Store, term: str, **fields: object) -> list[str]:
@@ -136,6 +143,7 @@ def terms(store: Store, term: str, **fields: object) -> list[str]:
     return sorted(found[0])
 
 
+@pytest.mark.usefixtures("_looked_at")
 def test_work_orders_are_found_by_words_of_body_name_and_logs(work_store: Store, rows: Rows) -> None:
     anna = rows.order(body='{"patient_name": "Anna Kühn", "note": "line\\nbreak \\u00e9t\\u00e9"}', name="Ward round")
     bert = rows.order(body='{"patient_name": "Bert", "count": 4711}', logs=["Posting to the registry", "done: 4711"])
@@ -159,6 +167,7 @@ def test_work_orders_are_found_by_words_of_body_name_and_logs(work_store: Store,
         terms(work_store, nothing)
 
 
+@pytest.mark.usefixtures("_looked_at")
 def test_work_orders_are_found_by_ids_of_their_own_and_of_runs_and_steps(work_store: Store, rows: Rows) -> None:
     order = rows.order(at=now() - 900 * SECOND)
     rows.order()
@@ -170,6 +179,7 @@ def test_work_orders_are_found_by_ids_of_their_own_and_of_runs_and_steps(work_st
     assert terms(work_store, new_id()) == []
 
 
+@pytest.mark.usefixtures("_looked_at")
 def test_a_count_with_a_term_ends_at_fifty(work_store: Store, rows: Rows) -> None:
     for _ in range(51):
         rows.order()

@@ -31,7 +31,7 @@ from penstock.store.workflow_tables import dataclips, log_lines, runs, steps, wo
 
 LOG_LINES: Final = 1_000
 """Of each run, where a whole work order is shown; `logs` gives the rest."""
-_NEWEST: Final = 2_000
+_NEWEST: Final = 500
 """Work orders that are looked at one by one before the index of words is asked for all: what is frequent is among them,
 and what is not is found by the index without sorting much."""
 
@@ -173,19 +173,27 @@ class History:
     ) -> Ids:
         found = self._search.found((which.term or "").strip(), which.fields, _owners(which))
         by_name = sa.select(_c.id.label("work_order_id")).where(pages.among_ids(self._database, _c.id, named))
-        # Materialised: the planner would rather walk through all work orders in the order of the list, hoping to meet
-        # enough of them soon; that there are not many is known by now.
-        wanted = (by_name if found is None else sa.union(found, by_name)).cte("wanted").prefix_with("MATERIALIZED")
+        wanted: Any = by_name if found is None else sa.union(found, by_name)
+        wheres = [*pages.conditions(self._database, which), *pages.behind(order, after, oldest_first=oldest_first)]
+        if self._database.is_sqlite or order == "activity":
+            # Materialised: the planner would rather walk through all work orders in the order of the list, hoping to
+            # meet enough of them soon; that there are not many is known by now.
+            ids = wanted.cte("wanted").prefix_with("MATERIALIZED")
+            query = sa.select(_c.id).join(ids, ids.c.work_order_id == _c.id).where(*wheres)
+            query = query.order_by(*pages.ordering(_c, order, oldest_first=oldest_first))
+        else:
+            # One after the other in the order of the list, for many may be found and few are wanted: the offsets, of
+            # nothing, keep the planner from joining them all.
+            ids = wanted.subquery("ids")
+            place = ids.c.work_order_id.asc() if oldest_first else ids.c.work_order_id.desc()
+            ordered = sa.select(ids.c.work_order_id).order_by(place).offset(0).subquery("ordered")
+            mine = sa.select(_c.id).where(_c.id == ordered.c.work_order_id, *wheres).offset(0).lateral("mine")
+            query = sa.select(mine.c.id).select_from(ordered.join(mine, sa.true()))
+            query = query.order_by(ordered.c.work_order_id.asc() if oldest_first else ordered.c.work_order_id.desc())
         if not self._database.is_sqlite:
+            # What is found is put together in memory; the server's default of 4 MB would do that on disk.
             connection.execute(sa.text("SET LOCAL work_mem = '64MB'"))
-        query = (
-            sa.select(_c.id)
-            .join(wanted, wanted.c.work_order_id == _c.id)
-            .where(*pages.conditions(self._database, which), *pages.behind(order, after, oldest_first=oldest_first))
-        )
-        return list(
-            connection.scalars(query.order_by(*pages.ordering(_c, order, oldest_first=oldest_first)).limit(limit))
-        )
+        return list(connection.scalars(query.limit(limit)))
 
     def _rows(self, connection: sa.Connection, ids: Sequence[str]) -> Rows:
         """In the order of the ids."""

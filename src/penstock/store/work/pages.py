@@ -110,22 +110,20 @@ def page(
     some = sa.select(_c.id, _c.last_activity).where(*range_conditions(which), *later)
     some = some.order_by(*ordering(_c, order, oldest_first=oldest_first)).limit(limit)
     states = which.states or WORK_ORDER_STATES
-    if database.is_sqlite:
-        found = _by_unions(connection, which, some, states)
-    else:
-        found = _by_laterals(connection, which, some, states)
+    if not database.is_sqlite:
+        laterals = _laterals(which, some, states)
+        query = laterals.order_by(*ordering(laterals.selected_columns, order, oldest_first=oldest_first)).limit(limit)
+        return [row.id for row in connection.execute(query)]
+    found = _by_unions(connection, which, some, states)
     found.sort(key=(lambda row: row.id) if order == "created" else tuple, reverse=not oldest_first)
     return [row.id for row in found[:limit]]
 
 
-def _by_laterals(
-    connection: sa.Connection, which: WorkOrderFilter, some: sa.Select[Any], states: Sequence[str]
-) -> list[Any]:
+def _laterals(which: WorkOrderFilter, some: sa.Select[Any], states: Sequence[str]) -> sa.Select[Any]:
     flows = _workflows(which).subquery("flows")
     state = sa.func.unnest(sa.cast(list(states), sa.ARRAY(sa.Text))).table_valued("name").render_derived("state")
     mine = some.where(_c.workflow_id == flows.c.id, _c.state == state.c.name).lateral("mine")
-    joined = flows.join(state, sa.true()).join(mine, sa.true())
-    return list(connection.execute(sa.select(mine.c.last_activity, mine.c.id).select_from(joined)))
+    return sa.select(mine.c.last_activity, mine.c.id).select_from(flows.join(state, sa.true()).join(mine, sa.true()))
 
 
 def _by_unions(
@@ -135,8 +133,8 @@ def _by_unions(
     pairs = [(flow, state) for flow in flows for state in states]
     found: list[Any] = []
     for start in range(0, len(pairs), _AT_ONCE):
-        parts: list[sa.Select[Any]] = [
-            sa.select(sa.column("last_activity"), sa.column("id")).select_from(
+        parts = [
+            sa.select(sa.column("last_activity", sa.BigInteger()), sa.column("id", sa.Text())).select_from(
                 some.where(_c.workflow_id == flow, _c.state == state).subquery()
             )
             for flow, state in pairs[start : start + _AT_ONCE]
