@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import structlog
 
 from penstock.config.loading import Loaded
@@ -9,7 +11,6 @@ from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.config.trigger_environment import TriggerDefaults
 from penstock.core.errors import ConfigError
-from penstock.service.notices import Notices
 from penstock.service.secrets import SecretBox
 from penstock.service.trigger_loop import Runner, TriggerLoop
 from penstock.service.trigger_specs import compile_trigger
@@ -17,6 +18,9 @@ from penstock.service.workflows import apply_workflow
 from penstock.store import Store
 from penstock.store.work.model import TriggerRow
 from penstock.workflows.recovery import check_folder
+
+if TYPE_CHECKING:
+    from penstock.service.notices import Notices
 
 log = structlog.get_logger("penstock.triggers")
 
@@ -40,8 +44,7 @@ class Triggers:
         if defaults.alternate_storage is not None:
             check_folder(defaults.alternate_storage)
         self._store, self._box, self._settings, self._defaults = store, box, settings, defaults
-        kept = defaults.alternate_storage is not None
-        self._notices = Notices(store, settings, embargo_seconds=defaults.embargo_seconds, kept=kept)
+        self._notices: Notices | None = None
         self._loop = TriggerLoop(store, self._compiled, runner)
 
     def begin(self) -> None:
@@ -54,6 +57,11 @@ class Triggers:
 
     def follow(self) -> None:
         """From now on do what the store says."""
+        # It brings HTTP clients along, which nothing waits for at the start.
+        from penstock.service.notices import Notices  # noqa: PLC0415
+
+        embargo, kept = self._defaults.embargo_seconds, self._defaults.alternate_storage is not None
+        self._notices = Notices(self._store, self._settings, embargo_seconds=embargo, kept=kept)
         self._notices.start()
         if self._defaults.enabled:
             self._loop.start()
@@ -61,7 +69,8 @@ class Triggers:
     def stop(self) -> None:
         """Nothing is begun afterwards; what runs is the instance's to end."""
         self._loop.stop(self._settings.engine.stop_timeout)
-        self._notices.close()
+        if self._notices is not None:
+            self._notices.close()
 
     def _compiled(self, trigger: TriggerRow) -> PipelineSpec:
         workflow = self._store.workflows.by_id(trigger.workflow_id)
