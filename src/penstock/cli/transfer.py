@@ -53,6 +53,9 @@ def lightning(
     allow_private: Annotated[
         bool, typer.Option("--allow-private", help="With --forward: the instance may be in a private network.")
     ] = False,
+    list_groups: Annotated[
+        bool, typer.Option("--list-groups", help="Only list the groups that Lightning has left on the clusters.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
 ) -> Exit | None:
     """Import a project of OpenFn Lightning: workflows and Kafka triggers. Jobs stay as text; say by --forward or
@@ -64,6 +67,8 @@ def lightning(
     from penstock.service.opening import opened_for_writing
     from penstock.service.secrets import SecretBox
 
+    if list_groups:
+        return _list_groups(terminal, file, project)
     settings = Settings.load()
     key = os.environ.get(KEY_VARIABLE)
     with opened_for_writing(settings) as store:
@@ -82,6 +87,23 @@ def lightning(
         terminal.data(report.as_dict())
     else:
         _show(terminal, report)
+    return None
+
+
+def _list_groups(terminal: Terminal, file: Path, project: str | None) -> Exit | None:
+    from penstock.service.lightning.groups import list_groups as listed
+
+    rows = listed(file, project)
+    if terminal.as_json:
+        terminal.data(rows)
+        return None
+    for row in rows:
+        terminal.line(row["trigger"], style="bold")
+        for group in row["groups"]:
+            mark = "reads its topics" if group["reads_all"] else "reads others"
+            terminal.line(f"  {group['group']}: {', '.join(group['topics']) or 'nothing committed'} ({mark})")
+        if not row["groups"]:
+            terminal.line(f"  {row['reason'] or 'no group of Lightning is known there'}")
     return None
 
 
