@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ruamel.yaml
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from penstock.config.problems import InvalidConfigError
@@ -297,6 +298,26 @@ def test_a_round_trip_loses_nothing(store: Store, box: SecretBox, tmp_path: Path
         report = import_project(other, SecretBox(other, tmp_path / "other", {}), file, ImportChoices())
         assert any("is not in this store" in said for said in report.warnings + report.triggers[0].remarks)
         assert other.triggers.list()[0].kafka_configuration["group_id"] == "lightning-4f2c"
+
+
+def test_jobs_and_edges_are_named_in_yaml_and_have_ids_in_json(store: Store, box: SecretBox, tmp_path: Path) -> None:
+    job = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+    edge = {"id": TRIGGER, "source_trigger_id": TRIGGER, "target_job_id": job, "condition_type": "always"}
+    workflow = {"id": WORKFLOW, "name": "Lab results", "triggers": [ROW], "edges": [edge]}
+    workflow["jobs"] = [{"id": job, "name": "Parse it", "body": "fn()"}]
+    imported(store, box, tmp_path, {"name": "Clinic", "workflows": [workflow]})
+
+    written = ruamel.yaml.YAML(typ="safe").load(export_project(store, "Clinic"))["workflows"]["Lab-results"]
+    assert list(written["jobs"]) == ["Parse-it"]
+    assert written["edges"] == {
+        "kafka->Parse-it": {"source_trigger": "kafka", "target_job": "Parse-it", "condition_type": "always"}
+    }
+
+    imported(store, box, tmp_path, YAML)
+    by_id = json.loads(export_project(store, "Clinic", "json"))["workflows"]
+    parse = next(each for each in by_id if each["jobs"][0]["name"] == "Parse")
+    assert parse["edges"][0]["target_job_id"] == parse["jobs"][0]["id"]
+    assert parse["edges"][0]["source_trigger_id"] == parse["triggers"][0]["id"]
 
 
 def test_steps_of_a_workflow_of_the_store_can_be_chosen(store: Store, box: SecretBox, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from io import StringIO
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from penstock.config.trigger import LIGHTNING_FIELDS
 from penstock.core.errors import ConfigError
 from penstock.service.lightning.choices import written
 from penstock.service.lightning.secret_pointers import trigger_pointer, with_pointers, workflow_pointer
+from penstock.service.lightning.texts import Texts, key_of
 from penstock.store import Store
 from penstock.store.work.model import ProjectRow, TriggerRow, WorkflowRow
 
@@ -37,7 +37,7 @@ def _yaml(store: Store, project: ProjectRow, rows: list[WorkflowRow]) -> str:
         "channels": None,
         "credentials": None,
         "globals": None,
-        "workflows": {_key(row.name): _workflow_map(store, row) for row in rows} or None,
+        "workflows": {key_of(row.name): _workflow_map(store, row) for row in rows} or None,
     }
     out = StringIO()
     writer = YAML(typ="safe", pure=True)
@@ -59,47 +59,36 @@ def _json(store: Store, project: ProjectRow, rows: list[WorkflowRow]) -> str:
     return orjson.dumps(kept, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
-def _key(name: str) -> str:
-    return name.replace(" ", "-")
-
-
 def _workflow_map(store: Store, row: WorkflowRow) -> dict[str, Any]:
-    definition = _definition(store, row)
-    old = definition.get("lightning", {})
-    triggers = {each.name: _trigger(each, as_pairs=False) for each in store.triggers.list(workflow_id=row.id)}
+    definition, triggers = _definition(store, row), store.triggers.list(workflow_id=row.id)
+    jobs, edges = _texts(row, definition, triggers).as_maps()
     return {
         "name": row.name,
-        "jobs": {str(job["key"]): _without_key(job) for job in _keyed(old.get("jobs", []), "name")} or None,
-        "triggers": triggers or None,
-        "edges": {str(edge["key"]): _without_key(edge) for edge in _keyed(old.get("edges", []), "id")} or None,
+        "jobs": jobs or None,
+        "triggers": {each.name: _trigger(each, as_pairs=False) for each in triggers} or None,
+        "edges": edges or None,
     } | _own(definition, row)
 
 
 def _workflow_object(store: Store, row: WorkflowRow) -> dict[str, Any]:
-    definition = _definition(store, row)
-    old = definition.get("lightning", {})
-    triggers = [{"name": each.name} | _trigger(each, as_pairs=True) for each in store.triggers.list(workflow_id=row.id)]
+    definition, triggers = _definition(store, row), store.triggers.list(workflow_id=row.id)
+    jobs, edges = _texts(row, definition, triggers).as_lists()
     return {
-        "id": old.get("id") or row.id,
+        "id": definition.get("lightning", {}).get("id") or row.id,
         "name": row.name,
-        "jobs": [_without_key(job) for job in old.get("jobs", [])],
-        "triggers": triggers,
-        "edges": [_without_key(edge) for edge in old.get("edges", [])],
+        "jobs": jobs,
+        "triggers": [{"name": each.name} | _trigger(each, as_pairs=True) for each in triggers],
+        "edges": edges,
     } | _own(definition, row)
+
+
+def _texts(row: WorkflowRow, definition: dict[str, Any], triggers: list[TriggerRow]) -> Texts:
+    return Texts(row.id, definition.get("lightning", {}), {each.id: each.name for each in triggers})
 
 
 def _definition(store: Store, row: WorkflowRow) -> dict[str, Any]:
     snapshot = store.workflows.snapshot(row.snapshot_id) if row.snapshot_id else None
     return snapshot.definition if snapshot else {"steps": []}
-
-
-def _keyed(items: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Each with a key of its own: the one it had, or its name with blanks as `-`."""
-    return [{"key": index} | {"key": _key(str(each.get(name) or index))} | each for index, each in enumerate(items)]
-
-
-def _without_key(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in item.items() if key != "key"}
 
 
 def _own(definition: dict[str, Any], row: WorkflowRow) -> dict[str, Any]:

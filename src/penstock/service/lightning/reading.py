@@ -120,11 +120,15 @@ def _workflow(item: dict[str, Any], path: KeyPath, key: str, project: LightningP
             raise ConfigError(f"workflow {name}: delete may not be combined with other changes", received=more)
         found.delete = True
         return found
-    found.jobs = [{"key": place} | job for place, job in _items(item.get("jobs"), "jobs", file)]
-    found.edges = [{"key": place} | edge for place, edge in _items(item.get("edges"), "edges", file)]
+    found.jobs = [_keyed(place, job) for place, job in _items(item.get("jobs"), "jobs", file)]
+    found.edges = [_keyed(place, edge) for place, edge in _items(item.get("edges"), "edges", file)]
     for place, trigger in _items(item.get("triggers"), "triggers", file):
         _take_trigger(found, trigger, place, (*path, "triggers", place), project)
     return found
+
+
+def _keyed(place: str | int, item: dict[str, Any]) -> dict[str, Any]:
+    return {"key": place} | item if isinstance(place, str) else item
 
 
 def _take_trigger(
