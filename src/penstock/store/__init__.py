@@ -1,5 +1,5 @@
-"""Penstock's own database: dead letters, states and history of pipelines, mirrored offsets, instances, and the work that
-triggers bring: projects, workflows, work orders."""
+"""Penstock's own database: dead letters, states and history of pipelines, mirrored offsets, instances, and the work
+that triggers bring: projects, workflows, work orders."""
 
 from penstock.store.dead_letters import DeadLetters
 from penstock.store.desired import Desired, DesiredRow, DesiredStates
