@@ -12,7 +12,6 @@ from penstock.config.loading import load
 from penstock.config.settings import Settings
 from penstock.service.resuming import OffsetsGone, enable
 from penstock.service.secrets import SecretBox
-from penstock.service.trigger_specs import pipeline_name
 from penstock.service.triggers import find_trigger, trigger_spec
 from penstock.service.workflows import Applied, apply_workflow, delete_workflow
 from penstock.store import Store
@@ -58,10 +57,6 @@ class Scene:
         until(lambda: self.orders() >= number, JOINED_WITHIN, lambda: f"{self.orders()} of {number} work orders")
         assert self.orders() == number
 
-    def state(self) -> str | None:
-        name = pipeline_name(find_trigger(self.store, "k").id)
-        return next((row.state for row in self.store.pipelines.states() if row.pipeline == name), None)
-
     def await_left(self, group: str) -> float:
         """Seconds until nobody is in the group."""
         began = time.monotonic()
@@ -71,12 +66,10 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, kafka: KafkaBroker) -> Iterator[Scene]:
-    with (
-        PenstockProcess(["run"], folder=tmp_path) as instance,
-        Store.open(f"sqlite:///{instance.home / 'penstock.db'}") as store,
-    ):
+    with PenstockProcess(["run"], folder=tmp_path) as instance:
         instance.wait_log("ready: no pipeline yet")
-        yield Scene(instance, store, kafka)
+        with Store.open(f"sqlite:///{instance.home / 'penstock.db'}") as store:
+            yield Scene(instance, store, kafka)
         assert instance.stop() == 0
 
 

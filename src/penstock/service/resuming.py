@@ -9,6 +9,7 @@ from penstock.config.source import parse_start
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.kafka.admin import ClusterView, Place
+from penstock.service.cursors import get_cursors
 from penstock.service.offsets import Move, Target, cluster_of, reset_offsets, subscribed_topics
 from penstock.service.workflows import TAKEN_OVER
 from penstock.store import Store
@@ -86,7 +87,9 @@ def standing(store: Store, cluster: ClusterView, spec: PipelineSpec, row: Trigge
     counts = cluster.topics()
     places = [(topic, n) for topic in subscribed_topics(cluster, spec) for n in range(counts[topic])]
     committed = {place: at for place, (at, _) in cluster.committed(spec.group, places).items() if at is not None}
-    remembered = {place: mirror.offset for place, mirror in store.offsets.mirrored(spec.group).items()}
+    mirrored = {place: mirror.offset for place, mirror in store.offsets.mirrored(spec.group).items()}
+    # The cursor is moved with the work orders themselves; the mirror follows a little later.
+    remembered = mirrored | get_cursors(spec)
     return Standing(
         group=spec.group,
         committed=committed,

@@ -12,6 +12,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.ids import new_id
 from penstock.service import resuming
+from penstock.service.cursors import set_cursors
 from penstock.service.offsets import Target
 from penstock.service.opening import opened_in_time
 from penstock.service.resuming import OffsetsGone, enable
@@ -65,50 +66,68 @@ def targets(monkeypatch: pytest.MonkeyPatch) -> list[Target]:
     return seen
 
 
-SPEC = PipelineSpec.model_validate(
-    {"name": "trigger-x", "source": {"config": {"topics": ["t"], "group": "g"}}, "action": {"type": "work_order"}}
-)
-
-
 def saved(store: Store, **options: Any) -> TriggerRow:
     project = store.projects.save(new_id(), "p")
     workflow = store.workflows.apply(WorkflowRow(id=new_id(), project_id=project.id, name="w"), {}, "v1")
     return store.triggers.save(TriggerRow(id=new_id(), workflow_id=workflow.id, name="k", options=options))
 
 
+@pytest.fixture
+def spec(store: Store, tmp_path: Path) -> PipelineSpec:
+    assert store.is_local
+    source = {"config": {"topics": ["t"], "group": "g"}}
+    action = {"type": "work_order", "config": {"url": f"sqlite:///{tmp_path / 'penstock.db'}"}}
+    return PipelineSpec.model_validate({"name": "trigger-x", "source": source, "action": action})
+
+
 def remember(store: Store, offset: int) -> None:
     store.offsets.mirror([MirrorRow(group="g", topic="t", topic_id="id", partition=0, offset=offset)])
 
 
-def test_a_group_that_knows_its_place_goes_on(store: Store, cluster: FakeCluster) -> None:
+def test_a_group_that_knows_its_place_goes_on(store: Store, cluster: FakeCluster, spec: PipelineSpec) -> None:
     cluster.offset = 4
     remember(store, 4)
 
-    assert enable(store, SPEC, saved(store)).trigger.enabled
+    assert enable(store, spec, saved(store)).trigger.enabled
 
 
-def test_one_that_never_ran_begins_as_its_policy_says(store: Store, cluster: FakeCluster) -> None:
+def test_one_that_never_ran_begins_as_its_policy_says(store: Store, cluster: FakeCluster, spec: PipelineSpec) -> None:
     assert cluster.offset is None
-    assert enable(store, SPEC, saved(store)).trigger.enabled
+    assert enable(store, spec, saved(store)).trigger.enabled
 
 
 @pytest.mark.parametrize("options", [{}, {"taken_over": True}])
 def test_somebody_is_asked_where_the_offsets_are_gone(
-    store: Store, cluster: FakeCluster, targets: list[Target], options: dict[str, Any]
+    store: Store, cluster: FakeCluster, targets: list[Target], spec: PipelineSpec, options: dict[str, Any]
 ) -> None:
     row = saved(store, **options)
     if not options:
         remember(store, 4)
 
     with pytest.raises(OffsetsGone) as error:
-        enable(store, SPEC, row)
+        enable(store, spec, row)
 
     assert not store.triggers.list()[0].enabled
     said = "\n".join(error.value.allowed)  # type: ignore[arg-type]  # a list, here
     assert "earliest: reads 10 messages that are still there" in said
     assert ("committed: goes on where the store remembers, 6 messages before the end" in said) == (not options)
-    assert enable(store, SPEC, row, "2026-01-01T00:00:00Z").trigger.enabled
+    assert enable(store, spec, row, "2026-01-01T00:00:00Z").trigger.enabled
     assert targets == [Target("time", 1_767_225_600_000)]
+    assert cluster.offset is None
+
+
+def test_the_cursor_counts_where_the_mirror_is_behind(
+    store: Store, cluster: FakeCluster, targets: list[Target], spec: PipelineSpec
+) -> None:
+    row = saved(store)
+    remember(store, 4)
+    set_cursors(spec, {("t", 0): 7}, {"t": "id"})
+
+    with pytest.raises(OffsetsGone) as error:
+        enable(store, spec, row)
+    assert "3 messages before the end" in str(error.value.allowed)
+    assert enable(store, spec, row, "committed").trigger.enabled
+    assert not targets
     assert cluster.offset is None
 
 
@@ -117,23 +136,23 @@ def test_what_nobody_remembers_cannot_be_gone_on_with(
 ) -> None:
     row = saved(store)
     with pytest.raises(OffsetsGone, match="neither the broker nor the store"):
-        enable(store, SPEC, row, "committed")
+        enable(store, spec, row, "committed")
     with pytest.raises(ConfigError, match="or committed"):
-        enable(store, SPEC, row, "yesterday")
-    assert enable(store, SPEC, row, "latest").trigger.enabled
+        enable(store, spec, row, "yesterday")
+    assert enable(store, spec, row, "latest").trigger.enabled
     assert targets == [Target("latest")]
     assert cluster.offset is None
 
 
-def test_a_broker_that_is_away_is_a_warning(store: Store, cluster: FakeCluster) -> None:
+def test_a_broker_that_is_away_is_a_warning(store: Store, cluster: FakeCluster, spec: PipelineSpec) -> None:
     cluster.away = True
     row = saved(store)
 
-    done = enable(store, SPEC, row)
+    done = enable(store, spec, row)
     assert done.trigger.enabled
     assert "no broker answers" in done.warnings[0]
     with pytest.raises(Unavailable):
-        enable(store, SPEC, row, "committed")
+        enable(store, spec, row, "committed")
 
 
 def test_a_store_that_is_away_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
