@@ -132,7 +132,7 @@ def test_the_cursor_counts_where_the_mirror_is_behind(
 
 
 def test_what_nobody_remembers_cannot_be_gone_on_with(
-    store: Store, cluster: FakeCluster, targets: list[Target]
+    store: Store, cluster: FakeCluster, targets: list[Target], spec: PipelineSpec
 ) -> None:
     row = saved(store)
     with pytest.raises(OffsetsGone, match="neither the broker nor the store"):
