@@ -115,9 +115,12 @@ def test_a_long_run_outlives_its_window_and_goes_on_in_the_next(
     assert (outcome.claimed, outcome.flying) == (1, 1)
     until(lambda: work.state(run)[0] == "started", 10, "not started")
     Path(held["hold"]).unlink()
+    later = work.order(flow, held)
+    # The instance stops: nothing else is begun.
     assert window(running, RunsRequest(request_.url, None, "lane/2", claims=False)).flying == 0
     assert work.state(run)[0] == "success"
     assert work.run(run)["worker_name"] == "lane/1"
+    assert work.state(later)[0] == "available"
 
 
 def test_a_run_that_someone_else_ended_stays_as_they_left_it(
