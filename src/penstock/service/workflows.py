@@ -72,6 +72,7 @@ def apply_workflow(
     known = {row.name: row for row in store.triggers.list(workflow_id=before.id)} if before else {}
     new_ids = {each.name: stable_id(spec.project.name, spec.name, each.name) for each in spec.triggers} | (ids or {})
     rows = [_row(box, each, known.get(each.name), new_ids[each.name]) for each in spec.triggers]
+    _refuse_taken_groups(store, rows)
     definition = box.hidden(spec.definition()) | (extra or {})
     workflow = WorkflowRow(
         id=before.id if before else stable_id(spec.project.name, spec.name),
@@ -120,6 +121,7 @@ def save_project(store: Store, box: SecretBox, spec: ProjectSpec, limits: Limits
 def _row(box: SecretBox, trigger: TriggerSpec, before: TriggerRow | None, new_id: str) -> TriggerRow:
     # A person who switched it meanwhile is stronger than a file that does not say.
     keeps = before is not None and "enabled" not in trigger.model_fields_set
+    taken_over = before.options.get(TAKEN_OVER) if before else trigger.group_id
     return TriggerRow(
         id=before.id if before else new_id,
         workflow_id="",
@@ -128,13 +130,27 @@ def _row(box: SecretBox, trigger: TriggerSpec, before: TriggerRow | None, new_id
         comment=trigger.comment,
         kafka_configuration=box.hidden(trigger.kafka_configuration)
         | {"group_id": _group(before) or trigger.group_id or new_group_id()},
-        # Its group comes from elsewhere, and should have offsets there.
-        options=trigger_options(trigger) | ({TAKEN_OVER: True} if trigger.group_id else {}),
+        options=trigger_options(trigger) | ({TAKEN_OVER: True} if taken_over else {}),
     )
 
 
 def _group(row: TriggerRow | None) -> str | None:
     return row.kafka_configuration.get("group_id") if row else None
+
+
+def _refuse_taken_groups(store: Store, rows: list[TriggerRow]) -> None:
+    """Two triggers in one group would take each other's messages."""
+    mine = {row.id for row in rows}
+    seen = {_group(row): row.name for row in store.triggers.list() if row.id not in mine}
+    for row in rows:
+        group = _group(row)
+        if group in seen:
+            raise ConfigError(
+                f"trigger {row.name}: the group {group} is that of trigger {seen[group]}",
+                received=group,
+                hint="a group belongs to one trigger; leave group_id out to get a new one",
+            )
+        seen[group] = row.name
 
 
 def _unused_groups(spec: WorkflowSpec, known: dict[str, TriggerRow]) -> Iterator[str]:

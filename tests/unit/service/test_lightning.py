@@ -214,10 +214,16 @@ def test_snapshots_give_the_last_version_that_had_kafka(store: Store, box: Secre
 
 def test_one_object_per_line(store: Store, box: SecretBox, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps(ROW) + "\n" + json.dumps(ROW | {"id": WORKFLOW, "workflow_id": TRIGGER}) + "\n")
+    second = ROW | {"id": WORKFLOW, "workflow_id": TRIGGER}
+    file.write_text(json.dumps(ROW) + "\n" + json.dumps(second) + "\n")
 
+    with pytest.raises(InvalidConfigError, match="is that of another trigger"):
+        import_project(store, box, file, ImportChoices(project="Clinic"))
+    assert store.workflows.list() == []
+
+    second["kafka_configuration"] = ROW["kafka_configuration"] | {"group_id": "lightning-2"}
+    file.write_text(json.dumps(ROW) + "\n" + json.dumps(second) + "\n")
     import_project(store, box, file, ImportChoices(project="Clinic"))
-
     assert len(store.triggers.list()) == 2
 
 
@@ -325,7 +331,7 @@ def test_steps_of_a_workflow_of_the_store_can_be_chosen(store: Store, box: Secre
         store, box, tmp_path, [ROW], project="One", steps=lambda w: forwarding(w, "https://a.org", allow_private=True)
     )
     chosen = steps_of(store, find_workflow(store, f"One/{WORKFLOW}").id)
-    other = ROW | {"id": WORKFLOW}
+    other = ROW | {"id": WORKFLOW, "kafka_configuration": ROW["kafka_configuration"] | {"group_id": None}}
 
     imported(store, box, tmp_path, [other], project="Two", steps=lambda _: chosen)
 

@@ -13,6 +13,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.config.trigger_environment import TriggerDefaults
 from penstock.config.workflow import WorkflowSpec
 from penstock.core.errors import ConfigError
+from penstock.service.dry_run import dry_run
 from penstock.service.secrets import SecretBox
 from penstock.service.trigger_specs import compile_trigger
 from penstock.service.workflows import apply_workflow, delete_workflow, find_workflow
@@ -130,6 +131,27 @@ def test_the_group_never_changes(store: Store, box: SecretBox, spec: WorkflowSpe
 
     delete_workflow(store, "lab/results")
     assert apply_workflow(store, box, spec).triggers[0].kafka_configuration["group_id"] == "lightning-old"
+
+
+def test_a_group_belongs_to_one_trigger(store: Store, box: SecretBox, tmp_path: Path) -> None:
+    taken = FILE.replace("    topics:", "    group_id: lightning-old\n    topics:")
+    apply_workflow(store, box, read(tmp_path, taken))
+
+    with pytest.raises(ConfigError, match="the group lightning-old is that of trigger k"):
+        apply_workflow(store, box, read(tmp_path, taken.replace("name: results", "name: other")))
+
+
+def test_connections_of_files_are_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_PASSWORD", "hunter22")
+    (tmp_path / "w.yaml").write_text(FILE.replace('"a:1", "[::1]:2"', '"nowhere.invalid:1"'))
+
+    found = dry_run([tmp_path / "w.yaml"], 0.5)
+
+    steps = {finding.step: finding.ok for finding in found.findings["lab/results/k"]}
+    assert steps["config"] is True
+    assert steps["dns"] is False
+    assert steps["group"] is None
+    assert found.unreachable
 
 
 def test_a_trigger_that_is_no_longer_in_the_file_goes(

@@ -115,6 +115,7 @@ class _Bringing:
         self._document = document
         row = store.projects.get(project.name)
         self._project_id = row.id if row else None
+        self._groups = {row.kafka_configuration.get("group_id"): row.id for row in store.triggers.list()}
 
     # -- what it becomes --------------------------------------------------------------------
 
@@ -164,6 +165,9 @@ class _Bringing:
         enabled = before.enabled if before is not None and not lacking else False
         data = {key: value for key, value in config.items() if key != "group_id"}
         found = TriggerSpec.model_validate({"name": trigger.name, "comment": trigger.comment, **trigger.options})
+        identity = before.id if before else self._id(workflow, trigger)
+        if group and self._groups.setdefault(group, identity) != identity:
+            self._refuse(trigger.path, f"the group {group} is that of another trigger", received=group)
         if not group:
             remarks.append("no group is given: it gets one of its own, and begins as its offset policy says")
         if lacking:
@@ -172,7 +176,7 @@ class _Bringing:
             TriggerReport(
                 name=trigger.name,
                 workflow=workflow.name,
-                id=before.id if before else self._id(workflow, trigger),
+                id=identity,
                 group_id=(before.kafka_configuration.get("group_id") if before else None) or group,
                 enabled=enabled,
                 was_enabled=trigger.enabled,
