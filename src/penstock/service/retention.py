@@ -17,6 +17,10 @@ log = structlog.get_logger("penstock.upkeep")
 
 _INDEX_EVERY: Final = 2.0
 _INDEXED: Final = 2_000
+_REST: Final = 4.0
+"""How many times as long as a batch took the next one waits: intake needs the processor more."""
+_BEHIND: Final = 40.0
+"""Seconds; a minute is promised."""
 _SWEEP_EVERY: Final = 60.0
 _JOBS_EVERY: Final = 1.0
 _STOP_SECONDS: Final = 30.0
@@ -62,8 +66,13 @@ class Upkeep:
             self._stop.wait(pause)
 
     def _index(self) -> None:
-        while self._goes_on() and self._store.search.index_some(_INDEXED) >= _INDEXED:
-            pass
+        """Until nothing waits; at full intake with a fifth of a core, unless words would be findable too late."""
+        while self._goes_on():
+            began = time.monotonic()
+            if self._store.search.index_some(_INDEXED) < _INDEXED:
+                return
+            if self._store.search.seconds_behind() < _BEHIND:
+                self._stop.wait(_REST * (time.monotonic() - began))
 
     def _sweep(self) -> None:
         while self._goes_on() and self._store.retention.sweep().has_more:
