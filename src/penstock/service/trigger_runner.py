@@ -23,6 +23,7 @@ class InstanceRunner:
         self._instance = instance
         self._learn = learn
         self._lock = threading.Lock()
+        self._known: tuple[list[Flow], dict[str, Flow]] = ([], {})
 
     def take(self, spec: PipelineSpec) -> None:
         self._learn(spec.secrets)
@@ -55,4 +56,10 @@ class InstanceRunner:
             self._instance.invalid[:] = others if reason is None else [*others, mine]
 
     def _flow(self, name: str) -> Flow | None:
-        return next((flow for flow in self._instance.flows if flow.name == name), None)
+        # Hundreds of triggers are asked about, twice a second; a change makes the instance's list another one.
+        flows, by_name = self._known
+        if flows is not self._instance.flows:
+            flows = self._instance.flows
+            by_name = {flow.name: flow for flow in flows}
+            self._known = flows, by_name
+        return by_name.get(name)
