@@ -27,7 +27,7 @@ from penstock.tables.action import Chunk
 from penstock.tables.cursor import Place
 
 MESSAGES: Final = 300_000
-REFERENCE_MESSAGES: Final = 6_000
+REFERENCE_MESSAGES: Final = 4_000
 WRITTEN: Final = 200_000
 PARTITIONS: Final = 4
 _AT_ONCE: Final = 5_000
@@ -83,7 +83,12 @@ def _ours(rig: Rig, server: PostgresServer, topic: str, number: int, problems: l
     (folder / "pipeline.yaml").write_bytes(orjson.dumps(spec))
     env = {"PENSTOCK_HOME": str(rig.home), "PENSTOCK_STORE_URL": desk.url}
     with PenstockProcess(["run", folder / "pipeline.yaml"], folder=folder / "run", env=env) as process:
-        until(lambda: _taken(desk) >= MESSAGES // 10, 180, "the first messages", every_s=0.1)
+        until(
+            lambda: _taken(desk) >= MESSAGES // 10,
+            300,
+            lambda: f"the first messages\n{process.log[-3000:]}",
+            every_s=0.1,
+        )
         before, first = _taken(desk), time.perf_counter()
         until(lambda: _taken(desk) >= MESSAGES, 300, "all messages", every_s=0.1)
         seconds = time.perf_counter() - first
