@@ -16,7 +16,7 @@ from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
 from bench.tables import rows
-from bench.triggers import history, intake, runs
+from bench.triggers import claims, history, intake, runs
 
 BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "start": start.start,
@@ -33,6 +33,7 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "readers": readers.readers,
     "tables": rows.tables,
     "runs": runs.runs,
+    "claims": claims.claims,
     "intake": intake.intake,
     "history": history.history,
 }
