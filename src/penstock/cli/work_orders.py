@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.service.bulk_jobs import Kind
     from penstock.store import Store
 
+_COUNTED = 10_000
+"""Work orders that are counted below a list; more would take longer than the list."""
 _WORDS = {"retry": ("Retry", "retried"), "cancel": ("Cancel", "cancelled")}
 
 
@@ -59,7 +61,7 @@ def list_orders(
             which = which_work_orders(store, asked)
             rows = list_work_orders(store, which, order=order, limit=limit, skip=(page - 1) * limit)
             data = work_orders_as_data(store, rows)
-            count = None if terminal.as_json else store.history.count(which)
+            count = None if terminal.as_json else store.history.count(which, cap=_COUNTED)
     if terminal.as_json:
         terminal.data(data)
     else:
@@ -156,7 +158,7 @@ def export(
         with _progress(terminal, "exporting", total) as progress:
             counts = export_work_orders(store, which, file, by=person(), progress=progress)
     result = {"file": str(file)} | {name.partition(".")[0]: number for name, number in counts.items()}
-    _tell(terminal, result, f"{counts['work_orders.csv']} work orders written to {file}")
+    _tell(terminal, result, f"{_orders(counts['work_orders.csv'])} written to {file}")
     return None
 
 
@@ -210,17 +212,21 @@ def _in_bulk(
         total = matching(store, kind, which)
         if dry_run or not total:
             result = {"matched": total, done: 0, "skipped": 0, "runs": [], "job": None}
-            _tell(terminal, result, f"{total} work orders would be {done}")
+            _tell(terminal, result, f"{_orders(total)} would be {done}")
             return None
-        terminal.confirm(f"{question} {total} work orders?", yes=yes)
+        terminal.confirm(f"{question} {_orders(total)}?", yes=yes)
         job = begin(store, kind, which, total=total, by=person(), step=step)
         if not detach:
             with _progress(terminal, question.lower(), total) as progress:
                 job = follow(store, job.id, progress, time.sleep)
     result = {"matched": total, done: job.done, "skipped": job.skipped, "runs": [], "job": job_as_dict(job)}
-    said = f"{job.done} of {total} work orders {done}, {job.skipped} skipped"
+    said = f"{job.done} of {_orders(total)} {done}, {job.skipped} skipped"
     _tell(terminal, result, f"job {job.id} waits for an instance" if detach else said)
     return None
+
+
+def _orders(number: int) -> str:
+    return f"{number} work order{'' if number == 1 else 's'}"
 
 
 def _is_one(filters: Filters, ids: list[str] | None) -> bool:

@@ -107,6 +107,15 @@ def work_on_next(store: Store, worker: str, goes_on: Callable[[], bool]) -> Bulk
     job = store.bulk_jobs.claim(worker, stale_after=STALE_SECONDS)
     if job is None:
         return None
+    try:
+        _work(store, job, worker, goes_on)
+    except KeyboardInterrupt:
+        store.bulk_jobs.release(job.id, worker)
+        raise
+    return job
+
+
+def _work(store: Store, job: BulkJobRow, worker: str, goes_on: Callable[[], bool]) -> None:
     which, step = filter_from_json(job.request["filter"]), job.request.get("step")
     bulk, holder = Bulk(store.database, derived), Holder(job.id, worker)
     position = job.position
@@ -115,13 +124,13 @@ def work_on_next(store: Store, worker: str, goes_on: Callable[[], bool]) -> Bulk
         ids = [row.id for row in store.history.list(which, limit=CHUNK, after=after, oldest_first=True)]
         if not ids:
             store.bulk_jobs.finish(job.id, worker)
-            return job
-        mine = bulk.cancel(holder, ids) if job.kind == "cancel" else bulk.retry(holder, ids, step=step, by=job.asked_by)
+            return
+        cancels = job.kind == "cancel"
+        mine = bulk.cancel(holder, ids) if cancels else bulk.retry(holder, ids, step=step, by=job.asked_by)
         if not mine:
-            return job
+            return
         position = ids[-1]
     store.bulk_jobs.release(job.id, worker)
-    return job
 
 
 def follow(

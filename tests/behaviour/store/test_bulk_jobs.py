@@ -57,6 +57,19 @@ def test_a_job_goes_on_where_it_was_left_and_retries_each_once(work_store: Store
     assert work_on_next(work_store, "third", lambda: True) is None
 
 
+def test_an_interrupted_command_leaves_its_job_to_others_at_once(work_store: Store, failed: list[str]) -> None:
+    job = _asked(work_store)
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work_on_next(work_store, "command", interrupted)
+    left = work_store.bulk_jobs.get(job)
+    assert left is not None
+    assert (left.state, left.claimed_by, left.done) == ("waiting", None, 0)
+
+
 def test_whoever_was_taken_for_dead_does_nothing_more(work_store: Store, failed: list[str]) -> None:
     job = _asked(work_store)
     assert work_store.bulk_jobs.claim("slow", stale_after=60)
