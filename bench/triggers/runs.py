@@ -16,7 +16,7 @@ from tests.support.instance import PenstockProcess
 from tests.support.postgres import PostgresServer
 from tests.support.waiting import until
 
-from bench.engine.rig import Rig, Usage
+from bench.engine.rig import Rig
 from bench.report import Bar, Result
 
 MESSAGES: Final = 20_000
@@ -78,10 +78,9 @@ def _instance(rig: Rig, url: str, name: str) -> Iterator[tuple[PenstockProcess, 
 def _rate(rig: Rig, process: PenstockProcess, url: str, topic: str, problems: list[str]) -> float:
     rig.produce("preload", [topic], partitions=PARTITIONS, count=MESSAGES)
     until(lambda: _count(url) >= MESSAGES // 10, 120, lambda: process.log[-3000:], every_s=0.2)
-    before, began, usage = _count(url), time.perf_counter(), Usage(process)
+    before, began = _count(url), time.perf_counter()
     until(lambda: _count(url) >= MESSAGES, 300, lambda: f"{_count(url)} of {MESSAGES}", every_s=0.2)
     seconds = time.perf_counter() - began
-    usage.close()
     with psycopg.connect(url, autocommit=True) as connection:
         found = connection.execute("SELECT count(*) FROM penstock_runs WHERE state = 'success'").fetchone()
         lines = connection.execute("SELECT count(*) FROM penstock_log_lines").fetchone()
