@@ -157,7 +157,8 @@ class History:
     def _among(self, connection: sa.Connection, ids: Ids, matches: sa.ColumnElement[bool], named: Sequence[str]) -> Ids:
         """Those of a page that have the words."""
         mine = pages.among_ids(self._database, work_search.c.work_order_id, ids)
-        found = {*named, *connection.scalars(sa.select(work_search.c.work_order_id).where(mine, matches))}
+        query = sa.select(work_search.c.work_order_id).where(mine, pages.unindexed(matches))
+        found = {*named, *connection.scalars(query)}
         return [one for one in ids if one in found]
 
     def _by_words(
