@@ -9,13 +9,14 @@ import json
 import stat
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from penstock.cli.main import app
 from penstock.core.errors import ConfigError
 from penstock.core.ids import ids_at, new_id
 from penstock.service.work_order_filters import Asked, which_work_orders
@@ -23,7 +24,9 @@ from penstock.service.work_orders import list_work_orders
 from penstock.store import Store
 from penstock.store.work.model import TriggerRow, WorkflowRow
 from penstock.store.workflow_tables import dataclips, log_lines, runs, steps, usage, work_orders
-from tests.faces.cli import penstock
+from tests.faces.cli import Result, penstock
+
+Run = Callable[..., Result]
 
 DAY = 86_400_000_000
 STEPS = {"steps": [{"name": "check", "kind": "python", "config": {}}, {"name": "send", "kind": "http", "config": {}}]}
@@ -87,7 +90,19 @@ def clinic(penstock_home: Path) -> Iterator[Clinic]:
         yield Clinic(store)
 
 
-def test_the_list_is_of_thirty_days_newest_first_and_every_filter_narrows_it(clinic: Clinic) -> None:
+@pytest.fixture
+def here(capfd: pytest.CaptureFixture[str]) -> Run:
+    """`penstock ARGS` within this process: the same command, without the second that a process takes to start."""
+
+    def call(*args: object) -> Result:
+        capfd.readouterr()
+        code = app([*map(str, args)], prog_name="penstock", standalone_mode=False)
+        return Result(int(code or 0), *capfd.readouterr())
+
+    return call
+
+
+def test_the_list_is_of_thirty_days_newest_first_and_every_filter_narrows_it(clinic: Clinic, here: Run) -> None:
     old, _ = clinic.order("failed", age=40 * DAY)
     failed, _ = clinic.order("failed", age=3 * DAY, body={"patient": "p-99", "name": "Ann Müller"})
     visit, visit_run = clinic.order("pending", of=clinic.visits, age=2 * DAY, log="asked for the ambulance")
@@ -117,9 +132,9 @@ def test_the_list_is_of_thirty_days_newest_first_and_every_filter_narrows_it(cli
     times = ("--received-after", "4d", "--received-before", "1h", "--active-after", "4d", "--active-before", "1h")
     names = ("--project", "clinic", "--workflow", "labs", "--trigger", "results", "--state", "failed,crashed")
     found = ("--search", "p", "--in", "body", "--id", failed, "--id", crashed, "--order", "activity")
-    rows = penstock("work-orders", "list", "--json", *times, *names, *found, "--limit", 1, "--page", 2).data
+    rows = here("work-orders", "list", "--json", *times, *names, *found, "--limit", 1, "--page", 2).data
     assert [row["id"] for row in rows] == [failed]
-    text = penstock("work-orders", "list", "--limit", 2).out
+    text = here("work-orders", "list", "--limit", 2).out
     assert "clinic/visits" in text
     assert "2 of 3; --limit and --page show more" in text
 
@@ -156,10 +171,10 @@ def test_what_is_of_nothing_is_said(clinic: Clinic, asked: dict[str, Any], said:
     assert said in f"{refused.value} {refused.value.allowed}"
 
 
-def test_one_is_shown_with_runs_steps_logs_and_dataclips(clinic: Clinic) -> None:
+def test_one_is_shown_with_runs_steps_logs_and_dataclips(clinic: Clinic, here: Run) -> None:
     order, run = clinic.order("failed", body={"n": 2**70})
-    data = penstock("work-orders", "show", order, "--json").data
-    assert data == penstock("work-orders", "show", run, "--json").data
+    data = here("work-orders", "show", order, "--json").data
+    assert data == here("work-orders", "show", run, "--json").data
     (shown,) = data["runs"]
     (step,) = shown["steps"]
     assert (step["name"], step["exit_reason"], step["error_type"]) == ("send", "fail", "=HTTP 500")
@@ -167,42 +182,42 @@ def test_one_is_shown_with_runs_steps_logs_and_dataclips(clinic: Clinic) -> None
     clip = data["dataclips"][data["dataclip_id"]]
     assert clip["body"] == {"n": 2**70}
     assert clip["request"]["offset"] == 1207
-    text = penstock("work-orders", "show", order).out
+    text = here("work-orders", "show", order).out
     assert f"run              {run} failed" in text
     assert "send: fail (=HTTP 500)" in text
     clinic.store.projects.save(new_id(), "elsewhere")
     for asked in ([order, "--project", "elsewhere"], [new_id()], ["no id"]):
-        refused = penstock("work-orders", "show", *asked)
+        refused = here("work-orders", "show", *asked)
         assert refused.code == 2
         assert "there is no such work order or run" in refused.err
 
 
-def test_one_is_retried_from_the_start_a_step_or_a_run(clinic: Clinic) -> None:
+def test_one_is_retried_from_the_start_a_step_or_a_run(clinic: Clinic, here: Run) -> None:
     order, run = clinic.order("failed")
-    again = penstock("work-orders", "retry", order, "--json").data
+    again = here("work-orders", "retry", order, "--json").data
     assert again == {"matched": 1, "retried": 1, "skipped": 0, "runs": again["runs"], "job": None}
     found = clinic.store.history.get(order)
     assert found is not None
     new = found.runs[-1]
     assert (found.state, new.id, new.state, new.starting_step) == ("pending", again["runs"][0], "available", None)
     assert str(new.created_by).partition("@")[0] == getpass.getuser()
-    refused = penstock("work-orders", "retry", order)
+    refused = here("work-orders", "retry", order)
     assert refused.code == 2
     assert "it has not ended yet" in refused.err
 
     other, other_run = clinic.order("failed")
-    assert "never came to that step" in penstock("work-orders", "retry", other, "--from", "check").err
-    assert penstock("work-orders", "retry", other_run, "--from", "send").code == 0
+    assert "never came to that step" in here("work-orders", "retry", other, "--from", "check").err
+    assert here("work-orders", "retry", other_run, "--from", "send").code == 0
     found = clinic.store.history.get(other)
     assert found is not None
     assert (found.runs[-1].starting_step, found.runs[-1].dataclip_id) == ("send", found.dataclip_id)
     rejected, _ = clinic.order("rejected")
-    assert penstock("work-orders", "retry", rejected).code == 0
-    assert penstock("work-orders", "retry", "malformed").code == 2
+    assert here("work-orders", "retry", rejected).code == 0
+    assert here("work-orders", "retry", "malformed").code == 2
     assert run != new.id
 
 
-def test_many_are_retried_by_filter_and_what_cannot_be_is_counted(clinic: Clinic) -> None:
+def test_many_are_retried_by_filter_and_what_cannot_be_is_counted(clinic: Clinic, here: Run) -> None:
     failed = [clinic.order("failed", age=number * 1_000)[0] for number in range(250)]
     gone, _ = clinic.order("failed", of=clinic.visits)
     clinic.store.workflows.delete(clinic.visits.id)
@@ -212,84 +227,84 @@ def test_many_are_retried_by_filter_and_what_cannot_be_is_counted(clinic: Clinic
         connection.execute(sa.update(dataclips).where(dataclips.c.id.in_(wiped)).values(values))
     running, _ = clinic.order("running")
 
-    mixed = penstock("work-orders", "retry", "--all", "--yes")
+    mixed = here("work-orders", "retry", "--all", "--yes")
     assert mixed.code == 2
     assert "1 of 252 work orders cannot be retried" in mixed.err
-    assert penstock("work-orders", "retry", "--yes").code == 2
-    assert penstock("work-orders", "retry", failed[1], running, "--yes").code == 2
-    assert penstock("work-orders", "retry", failed[1], new_id(), "--yes").code == 2
-    dry = penstock("work-orders", "retry", "--state", "failed", "--dry-run", "--json").data
+    assert here("work-orders", "retry", "--yes").code == 2
+    assert here("work-orders", "retry", failed[1], running, "--yes").code == 2
+    assert here("work-orders", "retry", failed[1], new_id(), "--yes").code == 2
+    dry = here("work-orders", "retry", "--state", "failed", "--dry-run", "--json").data
     assert dry == {"matched": 251, "retried": 0, "skipped": 0, "runs": [], "job": None}
-    assert "--yes" in penstock("work-orders", "retry", "--state", "failed").err
+    assert "--yes" in here("work-orders", "retry", "--state", "failed").err
 
-    done = penstock("work-orders", "retry", "--state", "failed", "--yes", "--json").data
+    done = here("work-orders", "retry", "--state", "failed", "--yes", "--json").data
     assert (done["matched"], done["retried"], done["skipped"], done["job"]["state"]) == (251, 249, 2, "done")
     assert clinic.store.history.count().number == 252
     states = {order: clinic.store.history.get(order) for order in (failed[0], failed[1], gone)}
     assert [row.state for row in states.values() if row] == ["failed", "pending", "failed"]
-    (job,) = penstock("work-orders", "jobs", "--json").data
+    (job,) = here("work-orders", "jobs", "--json").data
     assert (job["kind"], job["done"], job["skipped"], job["total"]) == ("retry", 249, 2, 251)
     # Oldest first.
     made = [row.runs[-1].id for row in clinic.store.history.list(limit=300) if row.state == "pending"]
     assert made == sorted(made, reverse=True)
 
 
-def test_a_bulk_retry_from_a_step_is_of_one_workflow(clinic: Clinic) -> None:
+def test_a_bulk_retry_from_a_step_is_of_one_workflow(clinic: Clinic, here: Run) -> None:
     order, _ = clinic.order("failed")
-    assert "--workflow" in penstock("work-orders", "retry", "--state", "failed", "--from", "send", "--yes").err
+    assert "--workflow" in here("work-orders", "retry", "--state", "failed", "--from", "send", "--yes").err
     options = ("--state", "failed", "--workflow", "labs", "--yes")
-    assert "check, send" in penstock("work-orders", "retry", *options, "--from", "sned").err
-    assert penstock("work-orders", "retry", *options, "--from", "send", "--json").data["retried"] == 1
+    assert "check, send" in here("work-orders", "retry", *options, "--from", "sned").err
+    assert here("work-orders", "retry", *options, "--from", "send", "--json").data["retried"] == 1
     found = clinic.store.history.get(order)
     assert found is not None
     assert found.runs[-1].starting_step == "send"
 
 
-def test_retries_stop_at_the_projects_limit(clinic: Clinic) -> None:
+def test_retries_stop_at_the_projects_limit(clinic: Clinic, here: Run) -> None:
     order, _ = clinic.order("rejected")
     clinic.store.projects.save(clinic.project.id, "clinic", soft_limit=5, limit_period="total")
     with clinic.store.database.write() as connection:
         row = {"scope": clinic.project.id, "period": "total", "work_orders": 5}
         connection.execute(sa.insert(usage), row)
     for asked in ([order], ["--all", "--yes"]):
-        refused = penstock("work-orders", "retry", *asked)
+        refused = here("work-orders", "retry", *asked)
         assert refused.code == 3
         assert "the limit of project clinic, 5 work orders, is reached" in refused.err
 
 
-def test_cancelling_one_ends_it_even_at_work_and_many_only_before_they_begin(clinic: Clinic) -> None:
+def test_cancelling_one_ends_it_even_at_work_and_many_only_before_they_begin(clinic: Clinic, here: Run) -> None:
     running, _ = clinic.order("running")
     pending = [clinic.order("pending")[0] for _ in range(3)]
-    refused = penstock("work-orders", "cancel", "--all", "--yes")
+    refused = here("work-orders", "cancel", "--all", "--yes")
     assert refused.code == 2
     assert "1 of 4" in refused.err
-    assert penstock("work-orders", "cancel", running, "--json").data["cancelled"] == 1
-    again = penstock("work-orders", "cancel", running)
+    assert here("work-orders", "cancel", running, "--json").data["cancelled"] == 1
+    again = here("work-orders", "cancel", running)
     assert again.code == 2
     assert "no run that waits or is executed" in again.err
-    done = penstock("work-orders", "cancel", "--state", "pending", "--yes", "--json").data
+    done = here("work-orders", "cancel", "--state", "pending", "--yes", "--json").data
     assert (done["matched"], done["cancelled"], done["skipped"]) == (3, 3, 0)
     states = {row.state for row in clinic.store.history.list() if row.id in (running, *pending)}
     assert states == {"cancelled"}
 
 
-def test_a_detached_job_waits_and_can_be_stopped(clinic: Clinic) -> None:
+def test_a_detached_job_waits_and_can_be_stopped(clinic: Clinic, here: Run) -> None:
     order, _ = clinic.order("failed")
-    job = penstock("work-orders", "retry", "--state", "failed", "--yes", "--detach", "--json").data["job"]
+    job = here("work-orders", "retry", "--state", "failed", "--yes", "--detach", "--json").data["job"]
     assert job["state"] == "waiting"
-    assert penstock("work-orders", "jobs", job["id"], "--stop", "--json").data[0]["state"] == "stopped"
+    assert here("work-orders", "jobs", job["id"], "--stop", "--json").data[0]["state"] == "stopped"
     found = clinic.store.history.get(order)
     assert found is not None
     assert found.state == "failed"
-    assert penstock("work-orders", "jobs", "malformed").code == 2
-    assert penstock("work-orders", "jobs", "--stop").code == 2
+    assert here("work-orders", "jobs", "malformed").code == 2
+    assert here("work-orders", "jobs", "--stop").code == 2
 
 
-def test_an_export_has_all_rows_and_no_formulas(clinic: Clinic, tmp_path: Path) -> None:
+def test_an_export_has_all_rows_and_no_formulas(clinic: Clinic, tmp_path: Path, here: Run) -> None:
     order, run = clinic.order("failed", body={"note": "=1+1"}, log="=cmd|' /C calc'!A0")
     clinic.order("success", of=clinic.visits)
     file = tmp_path / "orders.zip"
-    counts = penstock("work-orders", "export", file, "--workflow", "labs", "--json").data
+    counts = here("work-orders", "export", file, "--workflow", "labs", "--json").data
     assert counts == {"file": str(file), "work_orders": 1, "runs": 1, "steps": 1, "logs": 1, "dataclips": 1}
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with zipfile.ZipFile(file) as packed:
@@ -304,9 +319,9 @@ def test_an_export_has_all_rows_and_no_formulas(clinic: Clinic, tmp_path: Path) 
     assert tables["steps"][0]["error_type"] == "'=HTTP 500"
     assert tables["logs"][0]["message"] == "'=cmd|' /C calc'!A0"
     assert clip["body"] == {"note": "=1+1"}
-    assert "--force" in penstock("work-orders", "export", file).err
-    assert penstock("work-orders", "export", tmp_path / "no" / "folder.zip").code == 3
-    (job,) = penstock("work-orders", "jobs", "--json").data
+    assert "--force" in here("work-orders", "export", file).err
+    assert here("work-orders", "export", tmp_path / "no" / "folder.zip").code == 3
+    (job,) = here("work-orders", "jobs", "--json").data
     assert (job["kind"], job["total"], job["asked_by"].partition("@")[0]) == ("export", 1, getpass.getuser())
 
 
