@@ -56,6 +56,7 @@ class Notes:
             earlier.dataclips += later.dataclips
             earlier.log_lines += later.log_lines
             earlier.ends += later.ends
+            self._size += 1
 
     @property
     def is_empty(self) -> bool:

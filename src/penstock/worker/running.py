@@ -150,10 +150,9 @@ class Running:
         report = self._notes.take()
         reach("before-report")
         try:
-            refused = self._results.write(self.token, report)
-        except StoreError:
-            refused = self._write_apart(report)
+            refused = self._written(report)
         except BaseException:
+            # To write the same again is safe.
             self._notes.put_back(report)
             raise
         reach("after-report")
@@ -166,6 +165,13 @@ class Running:
         if report.ends:
             self._recent.append((time.monotonic(), len(report.ends)))
             self._busy_at = time.monotonic()
+
+    def _written(self, report: Report) -> set[str]:
+        """Write a report; the runs in it that are not ours any more."""
+        try:
+            return self._results.write(self.token, report)
+        except StoreError:
+            return self._write_apart(report)
 
     def _write_apart(self, report: Report) -> set[str]:
         """The store refuses something in it: the others are written, and the run that it belongs to ends of it."""

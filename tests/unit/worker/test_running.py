@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from penstock.core.deadline import Deadline
 from penstock.store import Store
-from penstock.store.errors import StoreError
+from penstock.store.errors import StoreError, StoreUnavailable
 from penstock.store.work.losing import Losses
 from penstock.store.workflow_tables import runs
 from penstock.worker.protocol import RunsOutcome, RunsRequest
@@ -184,3 +184,24 @@ def test_an_outage_of_the_store_ends_nothing(work: Work, request_: RunsRequest, 
         assert window(running, request_, 0.5).flying == 1
     assert window(running, request_).flying == 0
     assert work.state(run)[0] == "success"
+
+
+def test_a_report_that_found_no_store_is_written_later(
+    work: Work, request_: RunsRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = work.workflow(work.project(), definition=one_step("hello"))
+    made = work.orders(flow, [{"n": 1}, {"n": 2}])
+    running = Running(request_)
+    plain, tries = running._results.write, []
+
+    def write(token: str, report: Any) -> set[str]:
+        tries.append(token)
+        if len(tries) <= 2:
+            raise StoreUnavailable("the store is away")
+        return plain(token, report)
+
+    monkeypatch.setattr(running._results, "write", write)
+    outcome = window(running, request_)
+    assert (outcome.ended, outcome.away) == ({"success": 2}, None)
+    assert {work.state(run) for run in made} == {("success", None, "success")}
+    assert [len(work.logs(run)) for run in made] == [1, 1]
