@@ -29,8 +29,9 @@ triggers:
 steps:
   - {{name: keep, command: ["true"]}}
 """
-OBEYED_WITHIN = 2.0
-JOINED_WITHIN = 30.0
+OBEYED_WITHIN = 10.0
+"""Two seconds on a quiet machine; what is shown here is that nobody has to restart anything."""
+JOINED_WITHIN = 120.0
 
 
 class Scene:
@@ -54,8 +55,16 @@ class Scene:
         return self.store.history.count(WorkOrderFilter()).number
 
     def await_orders(self, number: int) -> None:
-        until(lambda: self.orders() >= number, JOINED_WITHIN, lambda: f"{self.orders()} of {number} work orders")
+        until(
+            lambda: self.orders() >= number,
+            JOINED_WITHIN,
+            lambda: f"{self.orders()} of {number} work orders; {self._story()}",
+        )
         assert self.orders() == number
+
+    def _story(self) -> str:
+        states = [f"{row.pipeline} is {row.state}: {row.reason}" for row in self.store.pipelines.states()]
+        return f"{'; '.join(states)}\n{self.instance.log[-4000:]}"
 
     def await_left(self, group: str) -> float:
         """Seconds until nobody is in the group."""
@@ -67,7 +76,7 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path, kafka: KafkaBroker) -> Iterator[Scene]:
     with PenstockProcess(["run"], folder=tmp_path) as instance:
-        instance.wait_log("ready: no pipeline yet")
+        instance.wait_log("ready: no pipeline yet", 180.0)
         with Store.open(f"sqlite:///{instance.home / 'penstock.db'}") as store:
             yield Scene(instance, store, kafka)
         assert instance.stop() == 0
@@ -112,4 +121,4 @@ def test_a_trigger_is_saved_disabled_enabled_changed_and_deleted_while_an_instan
 
     delete_workflow(scene.store, "lab/results")
     scene.await_left(group)
-    assert left < OBEYED_WITHIN + 1, "leaving a group takes the broker a moment more"
+    assert left < OBEYED_WITHIN

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -14,6 +15,9 @@ from penstock.engine.instance import Instance
 from penstock.store import StateRow
 
 log = structlog.get_logger("penstock.triggers")
+
+_WHATEVER: Final = 2**62
+"""Who is out of the group has done whatever may be wanted of it: nobody waits for it, to reset offsets for instance."""
 
 
 class InstanceRunner:
@@ -31,7 +35,13 @@ class InstanceRunner:
 
     def drop(self, name: str) -> None:
         self._instance.remove(name)
-        gone = StateRow(pipeline=name, instance=self._instance.id, state="stopped", reason="its trigger does not run")
+        gone = StateRow(
+            pipeline=name,
+            instance=self._instance.id,
+            state="stopped",
+            reason="its trigger does not run",
+            revision=_WHATEVER,
+        )
         try:
             self._instance.store.pipelines.put_states([gone])
         except Unavailable as error:
