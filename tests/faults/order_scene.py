@@ -31,6 +31,7 @@ class OrderScene(Scene):
             folder,
             f"trigger-{self.desk.trigger}",
             partitions=2,
+            rate=60,
             values=value,
             source={"format": "raw"},
             env={"PENSTOCK_STORE_URL": url},
