@@ -12,8 +12,8 @@ from penstock.core.errors import PenstockError, Transient
 from penstock.core.ids import new_id
 from penstock.store.work.claims import Claim
 from penstock.store.work.results import LogLine, Report, RunEnd, StepResult, StepRow
-from penstock.workflows.executing import Execution, Recorder
 from penstock.workflows.logs import RUNTIME
+from penstock.workflows.task import Execution, Recorder
 
 Make = Callable[[Claim, Recorder], Execution]
 

@@ -20,10 +20,11 @@ from penstock.store.database import Database
 from penstock.store.work.claims import Claim
 from penstock.store.work.secrets import Secrets
 from penstock.store.workflow_tables import snapshots, triggers
-from penstock.workflows.executing import Execution, Recorder, RunTask, SharedExecution
+from penstock.workflows.executing import SharedExecution
 from penstock.workflows.graph import Graph
 from penstock.workflows.isolated import IsolatedExecution, IsolatedRun
 from penstock.workflows.steps.step import MakeAction
+from penstock.workflows.task import Execution, Recorder, RunTask
 
 _KEPT: Final = 200
 _FRESH: Final = 60.0

@@ -18,11 +18,12 @@ import orjson
 from penstock.core.deadline import Deadline
 from penstock.core.secrets import Scrubber
 from penstock.store.work.results import LogLine, RunEnd, StepResult, StepRow
-from penstock.workflows.executing import Reason, Recorder, RunTask, SharedExecution
+from penstock.workflows.executing import SharedExecution
 from penstock.workflows.graph import Graph
 from penstock.workflows.logs import RUNTIME, RunLog
 from penstock.workflows.states import final_of
 from penstock.workflows.steps.step import MakeAction
+from penstock.workflows.task import Reason, Recorder, RunTask
 
 _MEGABYTE: Final = 1024 * 1024
 _TAIL: Final = 2_000

@@ -16,8 +16,9 @@ from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.secrets import Scrubber
 from penstock.store.work.results import LogLine, RunEnd, StepResult, StepRow
 from penstock.workflows import StepFailed
-from penstock.workflows.executing import RunTask, SharedExecution
+from penstock.workflows.executing import SharedExecution
 from penstock.workflows.graph import Graph
+from penstock.workflows.task import RunTask
 from tests.behaviour.act.hook_server import Answer, HookServer
 from tests.support.waiting import until
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.workflows.executing import RunTask
 from penstock.workflows.isolated import IsolatedExecution, IsolatedRun
+from penstock.workflows.task import RunTask
 from tests.support.waiting import until
 from tests.unit.workflows.test_executing import Notes, definition
 
