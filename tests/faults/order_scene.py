@@ -8,22 +8,25 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tests.faults.scene import WAIT_S, Scene
+from tests.faults.scene import WAIT_S, Scene, Values
 from tests.support.desk import Desk
 from tests.support.kafka_client import KafkaClient
 from tests.support.waiting import until
 
+POISON = b"[1]"
+
 
 def value(seq: int) -> bytes:
     """One in five is no object."""
-    return b"[1]" if seq % 5 == 2 else json.dumps({"seq": seq}).encode()
+    return POISON if seq % 5 == 2 else json.dumps({"seq": seq}).encode()
 
 
 class OrderScene(Scene):
     """The pipeline that a trigger compiles to, as a file."""
 
-    def __init__(self, kafka: KafkaClient, folder: Path, url: str, **config: Any) -> None:
+    def __init__(self, kafka: KafkaClient, folder: Path, url: str, values: Values = value, **config: Any) -> None:
         self.desk = Desk(url)
+        self._values = values
         # Intake is looked at: no run of the project is claimed.
         self.desk.execute("UPDATE penstock_projects SET concurrency = 0")
         super().__init__(
@@ -32,7 +35,7 @@ class OrderScene(Scene):
             f"trigger-{self.desk.trigger}",
             partitions=2,
             rate=60,
-            values=value,
+            values=values,
             source={"format": "raw"},
             env={"PENSTOCK_STORE_URL": url},
             action=self.desk.action(**config),
@@ -56,6 +59,6 @@ class OrderScene(Scene):
         assert len(taken) == self.desk.count("work_orders") == self.desk.count("runs")
         letters = {(row.partition, row.offset) for row in self.letters()}
         produced = {(each.at.partition, each.at.offset): each.seq for each in self.feed.produced}
-        assert letters == {at for at, seq in produced.items() if seq % 5 == 2}
+        assert letters == {at for at, seq in produced.items() if self._values(seq) == POISON}
         assert set(taken) == set(produced) - letters
         self.desk.close()
