@@ -7,10 +7,10 @@ UV := .cache/uv/bin/uv
 BIN := .venv/bin
 export PYTHONPATH :=
 
-.PHONY: help setup setup-dev setup-datahub demo test test-faults soak check fmt lock lock-check types docs screenshots bench clean
+.PHONY: help setup setup-dev setup-datahub demo kafka-cluster test test-faults soak check fmt lock lock-check types docs screenshots bench clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(UV): requirements/uv.txt
 	@echo "fetching uv into .cache/uv"
@@ -47,8 +47,11 @@ setup-datahub: .cache/stamps/datahub ## Make .cache/datahub, an environment with
 demo: setup ## Run three pipelines on the embedded broker and watch them (ARGS="--seconds 20" ends it)
 	@$(BIN)/penstock demo $(ARGS)
 
+kafka-cluster: setup-dev ## Run three Kafka nodes on ports 9094 to 9096, with topics to try triggers on, until Ctrl-C
+	@$(BIN)/python -m bench.kafka_cluster $(ARGS)
+
 test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL, a registry and a browser into .cache)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-faults: setup-dev ## Run the fault matrix on three brokers (half an hour); its table goes to bench/results
 	@$(BIN)/python -m pytest tests/faults -m faults $(ARGS)

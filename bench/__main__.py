@@ -16,6 +16,7 @@ from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
 from bench.tables import rows
+from bench.triggers import claims, history, intake, runs
 
 BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "start": start.start,
@@ -31,6 +32,10 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "datahub": compare.datahub,
     "readers": readers.readers,
     "tables": rows.tables,
+    "runs": runs.runs,
+    "claims": claims.claims,
+    "intake": intake.intake,
+    "history": history.history,
 }
 """In the order in which they run; each gets a broker of its own."""
 
@@ -50,6 +55,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pipelines", type=int, default=100, help="pipelines of the warm run")
     parser.add_argument("--cold-pipelines", type=int, default=200, help="pipelines of the cold run")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of comparisons (datahub, tables)")
+    parser.add_argument("--work-orders", type=int, default=history.COUNT, help="work orders of the history")
     parser.add_argument("--cases", nargs="*", help="only its cases whose names contain one of these; `latency` too")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder to write to")
     given = parser.parse_args()

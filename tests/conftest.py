@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "registry: needs a real schema registry (Apicurio)")
 
 
+_LONGEST_FIRST = ("engine", "promises", "faces", "compat", "behaviour", "docs", "unit")
+"""Folders: two processes share the run, and short files at its end let both finish together."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by the pieces their fixtures need, and skip those that PENSTOCK_TEST_SKIP names."""
+    items.sort(key=_rank)
     for item in items:
         names = getattr(item, "fixturenames", ())
         needed = {_PIECE_OF_FIXTURE[name] for name in names if name in _PIECE_OF_FIXTURE}
@@ -45,11 +51,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"PENSTOCK_TEST_SKIP names {piece}"))
 
 
+def _rank(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+
+
+_LEFT: list[str] = []
+"""Processes that outlived their tests, told by the processes that share the run."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    _LEFT.extend(getattr(node, "workeroutput", {}).get("left", ()))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process that outlives its test is a failure of the run."""
     left = CHILDREN.left()
     CHILDREN.close()
-    if left:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left"] = left
+    elif left := [*left, *_LEFT]:
         sys.stderr.write(f"\nleft running by the tests: {', '.join(left)}\n")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from penstock.service.cases import run_cases
 from penstock.service.validation import validate
 from tests.docs.snippets import ROOT
+from tests.unit.workflows.test_executing import executed
 
 EXAMPLES = ROOT / "examples"
 FOLDERS = sorted(folder for folder in EXAMPLES.iterdir() if folder.is_dir())
@@ -26,7 +29,7 @@ def test_an_example_is_valid_and_described(folder: Path) -> None:
     report = validate([folder])
     assert not report.problems
     assert not report.warnings
-    assert report.pipelines
+    assert report.pipelines or report.workflows
     assert f"[{folder.name}]({folder.name})" in (EXAMPLES / "README.md").read_text()
 
 
@@ -35,3 +38,24 @@ def test_the_cases_of_an_example_pass(folder: Path) -> None:
     results = run_cases(folder)
     assert [result.mismatches for result in results if not result.ok] == []
     assert results or not list(folder.glob("*.test.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("value", "steps", "state"),
+    [
+        (9.1, ["check", "tell-the-ward"], "success"),
+        (3, ["check", "keep"], "success"),
+        ("high", ["check", "set-aside"], "success"),
+    ],
+)
+def test_the_workflow_takes_each_way(tmp_path: Path, value: object, steps: list[str], state: str) -> None:
+    shutil.copytree(EXAMPLES / "workflow", tmp_path / "workflow")
+    (spec,) = validate([tmp_path / "workflow"]).workflows
+    request = json.dumps({"topic": "foo_topic", "partition": 0, "offset": 7, "key": "p-88", "ts": 1, "headers": []})
+    body = {"patient": "p-88", "value": value}
+    end, notes = executed(spec.definition(), body, trigger="results", request=request)
+    assert [name for name, _ in notes.steps] == steps
+    assert end.state == state
+    if steps[-1] == "tell-the-ward":
+        assert json.loads((tmp_path / "workflow" / "ward.jsonl").read_text())["result"] == body
+        assert ("info", "foo_topic/0@7: 9.1") in notes.said

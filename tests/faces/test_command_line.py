@@ -27,6 +27,10 @@ COMMANDS = [
     *("topics list", "topics create", "topics produce", "topics tail", "dead-letters list", "dead-letters show"),
     *("users list", "users create", "users change", "users password", "users delete"),
     *("tokens list", "tokens create", "tokens revoke"),
+    *("workflows apply", "workflows delete", "workflows list", "workflows show", "workflows run", "db rotate-key"),
+    *("triggers list", "triggers show", "triggers enable", "triggers disable", "triggers test"),
+    *("work-orders list", "work-orders show", "work-orders retry", "work-orders cancel", "work-orders export"),
+    *("work-orders jobs", "import lightning", "import lightning-recovery", "export"),
 ]
 
 

@@ -28,6 +28,7 @@ def test_a_good_file_is_valid(tmp_path: Path) -> None:
     assert penstock("validate", tmp_path, "--json").data == {
         "valid": True,
         "pipelines": [{"name": "good", "file": str(tmp_path / "good.yaml")}],
+        "workflows": [],
         "problems": [],
         "warnings": [],
     }
@@ -39,6 +40,19 @@ def test_one_bad_file_does_not_hide_the_good_one(tmp_path: Path) -> None:
     assert result.code == 2
     assert [each["name"] for each in result.data["pipelines"]] == ["good"]
     assert {problem["path"] for problem in result.data["problems"]} == {"acton", "action"}
+
+
+def test_workflows_are_checked_with_their_steps(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text("def keep(state):\n    return state\n")
+    workflow = "kind: workflow\nproject: lab\nname: w\nsteps: [{name: a, python: './steps.py:keep'}]\n"
+    write(tmp_path, one=workflow, two=workflow.replace("name: w", "name: v").replace("keep", "kept"))
+    result = penstock("validate", tmp_path, "--json")
+
+    assert result.code == 2
+    assert [each["name"] for each in result.data["workflows"]] == ["lab/w"]
+    problem = result.data["problems"][0]
+    assert (problem["path"], problem["line"]) == ("steps[0].python", 4)
+    assert "kept" in problem["message"]
 
 
 @pytest.mark.parametrize(

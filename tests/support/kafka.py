@@ -92,10 +92,11 @@ class KafkaBroker(KafkaClient):
         voters: Mapping[int, int] | None = None,
         cluster_id: str | None = None,
         jvm: Sequence[str] = _JVM,
+        port: int | None = None,
     ) -> None:
         self.node_id = node_id
         self.security = security
-        self.port = free_port()
+        self.port = port or free_port()
         self.ports = {"PLAINTEXT": self.port}
         if security:
             self.ports |= {name: free_port() for name in Security.LISTENERS}
@@ -121,6 +122,10 @@ class KafkaBroker(KafkaClient):
     def pid(self) -> int:
         assert self._process, "the broker does not run"
         return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
         """Start and wait until the broker answers; also after `stop` and `kill`, on the same port and data."""
@@ -254,12 +259,16 @@ class KafkaBroker(KafkaClient):
 class KafkaCluster(KafkaClient):
     """Several brokers, each a controller too; topics get as many copies as asked for."""
 
-    def __init__(self, n: int = 3, *, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, n: int = 3, *, properties: Mapping[str, str] | None = None, ports: Sequence[int] | None = None
+    ) -> None:
         voters = {node: free_port() for node in range(1, n + 1)}
+        own = dict(zip(voters, ports or [free_port() for _ in voters], strict=True))
         shared = {"min.insync.replicas": str(max(1, n - 1))} | dict(properties or {})
         cluster_id = new_id()
         self.brokers = [
-            KafkaBroker(node_id=node, voters=voters, cluster_id=cluster_id, properties=shared) for node in voters
+            KafkaBroker(node_id=node, voters=voters, cluster_id=cluster_id, properties=shared, port=own[node])
+            for node in voters
         ]
 
     @property

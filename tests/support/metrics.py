@@ -48,6 +48,7 @@ def fed() -> Metrics:
     metrics.add_early_filtered("p", {"filtered": 3})
     metrics.rebalances.labels("p", "assigned").inc()
     metrics.spark_jobs.labels("window").inc()
+    metrics.runs.labels("success").inc()
     metrics.store_errors.labels("settle").inc()
     metrics.window_seconds.observe(1)
     metrics.commit_seconds.labels("p").observe(0.002)

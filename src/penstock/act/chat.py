@@ -17,12 +17,12 @@ from pydantic import Field
 from yarl import URL
 
 from penstock.act.entity_changes import ENTITY_CHANGE, Markup, Sentences, is_by_system
-from penstock.act.public_address import PublicResolver, check_literal
 from penstock.act.webhook import WebhookAwayError, WebhookError, failure_of, read_answer
 from penstock.config.spec import Model
 from penstock.core.durations import Duration
 from penstock.core.event import Event, json_bytes
 from penstock.core.plugin import Action, PipelineContext
+from penstock.workflows.public_address import PublicResolver, check_literal
 
 _BETWEEN = 1.0
 """Seconds from one message to the next: chats take no more from one sender for long."""

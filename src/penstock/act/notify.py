@@ -50,7 +50,7 @@ class NotifyConfig(Model):
     @classmethod
     def _known(cls, urls: list[str]) -> list[str]:
         for number, url in enumerate(urls, 1):
-            if _service(url) is None:
+            if service_of(url) is None:
                 raise ValueError(f"number {number} is no address that apprise knows")
         return urls
 
@@ -73,7 +73,7 @@ class Notify(Action):
     type_name: ClassVar[str] = "notify"
 
     def __init__(self, config: NotifyConfig) -> None:
-        self._services = [_service(url) for url in config.urls]
+        self._services = [service_of(url) for url in config.urls]
         self._title = _text(config.title)
         self._body = _text(config.body) if config.body is not None else lambda event: event.event.as_json()
         self._embargo = Embargo(config.embargo) if config.embargo is not None else None
@@ -96,7 +96,7 @@ class Notify(Action):
         reached = self._reached.setdefault(place, set())
         for number, service in enumerate(self._services):
             if number not in reached:
-                _send(service, title, body, allow_private=self._allow_private)
+                send(service, title, body, allow_private=self._allow_private)
                 reached.add(number)
         del self._reached[place]
         while len(self._reached) > _UNFINISHED:
@@ -107,7 +107,7 @@ class Notify(Action):
         for title, held in self._embargo.rest() if self._embargo is not None else ():
             for service in self._services:
                 try:
-                    _send(service, title, _more(held).strip(), allow_private=self._allow_private)
+                    send(service, title, _more(held).strip(), allow_private=self._allow_private)
                 except PenstockError:
                     continue
 
@@ -142,7 +142,7 @@ def _more(held: int) -> str:
     return f"\n\n{held} more like this since the last message" if held else ""
 
 
-def _service(url: str) -> Any:
+def service_of(url: str) -> Any:
     import apprise  # noqa: PLC0415 - slow to load, and few pipelines notify
 
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it writes addresses into its log
@@ -150,7 +150,7 @@ def _service(url: str) -> Any:
     return apprise.Apprise.instantiate(url, asset=asset)
 
 
-def _send(service: Any, title: str, body: str, *, allow_private: bool) -> None:
+def send(service: Any, title: str, body: str, *, allow_private: bool) -> None:
     with observed(allow_private=allow_private) as seen:
         done = service.notify(title=title, body=body)
     if not done:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.act.public_address import AddressRefusedError, check_literal, check_public
 from penstock.act.webhook import retry_after
+from penstock.workflows.public_address import AddressRefusedError, check_literal, check_public
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from penstock.core.event import Event
 from penstock.core.loading import did_you_mean
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import parse_config
-from penstock.tables.action import SqlAction
+from penstock.tables.action import RowAction
 from penstock.tables.bulk import Bulk, bulk_of
 from penstock.tables.clusters import Clusters
 from penstock.tables.cursor import Place
@@ -155,7 +155,7 @@ class Route:
         return made
 
 
-class ProcessorAction(SqlAction[Prepared]):
+class ProcessorAction(RowAction[Prepared]):
     """Rows by processors."""
 
     config_model: ClassVar[type[ProcessorConfig]] = ProcessorConfig

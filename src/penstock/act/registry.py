@@ -11,7 +11,6 @@ from penstock.core.plugin_config import check_config, parse_config
 from penstock.core.registry import Registry
 from penstock.datahub import adapters, imports
 
-_LATER = "it is not part of this version yet"
 _DATAHUB = "it needs DataHub's own package: install penstock[datahub]"
 
 imports.install()
@@ -30,12 +29,12 @@ actions: Registry[Action] = Registry(
         "slack": "penstock.act.slack:Slack",
         "teams": "penstock.act.teams:Teams",
         "webhook": "penstock.act.webhook:Webhook",
+        "work_order": "penstock.act.work_order:WorkOrder",
     },
     groups=("penstock.actions", "datahub_actions.action.plugins"),
     foreign=("datahub_actions.action.action:Action",),
     adapter=adapters.action_of,
     elsewhere={
-        "work_order": _LATER,
         "executor": _DATAHUB,
         "metadata_change_sync": _DATAHUB,
         "tag_propagation": _DATAHUB,

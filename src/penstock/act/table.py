@@ -12,7 +12,7 @@ from penstock.core.durations import Duration
 from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import parse_config
-from penstock.tables.action import SqlAction
+from penstock.tables.action import RowAction
 from penstock.tables.bulk import bulk_of
 from penstock.tables.columns import ColumnSpec, Metadata, columns_of
 from penstock.tables.errors import ColumnError
@@ -102,7 +102,7 @@ class TableConfig(Model):
         return self
 
 
-class Table(SqlAction[Row]):
+class Table(RowAction[Row]):
     """Rows by columns; the batch is the worker's business."""
 
     config_model: ClassVar[type[TableConfig]] = TableConfig

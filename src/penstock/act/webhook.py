@@ -13,7 +13,6 @@ from aiohttp.resolver import ThreadedResolver
 from pydantic import Field, field_validator
 from yarl import URL
 
-from penstock.act.public_address import AddressRefusedError, PublicResolver, check_literal, is_disguised
 from penstock.config.spec import Model
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError, Terminal, Transient, Unavailable
@@ -21,6 +20,7 @@ from penstock.core.event import Event, json_bytes
 from penstock.core.expression import Cel, Expression
 from penstock.core.plugin import Action, PipelineContext
 from penstock.core.plugin_config import parse_config
+from penstock.workflows.public_address import AddressRefusedError, PublicResolver, check_literal, is_disguised
 
 _ANSWER = 65_536
 """Bytes of an answer that are read, so that its connection can be used again; a longer answer costs the connection."""

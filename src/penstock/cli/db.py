@@ -1,7 +1,8 @@
-"""`penstock db`: the schema of the store, and the tables of WhereHows in a target database."""
+"""`penstock db`: the schema of the store, the key of its secrets, and the tables of WhereHows in a target database."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,10 +20,11 @@ _MEANING = {
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="The store's schema; tables in target databases.", no_args_is_help=True)
+    group = typer.Typer(help="The store's schema and key; tables in target databases.", no_args_is_help=True)
     command(group, "current")(current)
     command(group, "upgrade")(upgrade)
     command(group, "create-staging")(create_staging)
+    command(group, "rotate-key")(rotate_key)
     app.add_typer(group, name="db")
 
 
@@ -74,4 +76,33 @@ def create_staging(
     for table in done.created:
         terminal.line(f"created {table}")
     terminal.line(f"{done.database}: {len(done.created)} created, {len(done.existing)} there already")
+    return None
+
+
+def rotate_key(
+    terminal: Terminal,
+    new_key_file: Annotated[
+        Path | None, typer.Option("--new-key-file", help="File with the new key; absent: one is made in the home.")
+    ] = None,
+) -> Exit | None:
+    """Encrypt the store's secrets under another key. The old one stays in the home, as secret.key.old; instances with
+    a key of their own need the new one, and a restart."""
+    import os
+
+    from penstock.config.settings import Settings
+    from penstock.core.errors import ConfigError
+    from penstock.service.opening import opened_for_writing
+    from penstock.service.secrets import rotate_key as rotated
+
+    settings = Settings.load()
+    try:
+        new = new_key_file.read_text(encoding="ascii") if new_key_file else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{new_key_file} cannot be read: {error}", received=str(new_key_file)) from None
+    with opened_for_writing(settings) as store:
+        rows = rotated(store, settings, os.environ, new)
+    if terminal.as_json:
+        terminal.data({"rows": rows})
+    else:
+        terminal.line(f"the key was changed; {rows} {'row was' if rows == 1 else 'rows were'} encrypted anew")
     return None

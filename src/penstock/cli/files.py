@@ -80,8 +80,11 @@ def _show_report(terminal: Terminal, report: Report) -> None:
     show_problems(terminal, report.problems, "error")
     for spec in report.pipelines:
         terminal.line(f"ok  {spec.name}  ({spec.origin})", style="green")
+    for workflow in report.workflows:
+        terminal.line(f"ok  {workflow.full_name}  ({workflow.origin})", style="green")
     counts = (
         (len(report.pipelines), "valid pipeline"),
+        *([(len(report.workflows), "valid workflow")] if report.workflows else []),
         (len(report.problems), "error"),
         (len(report.warnings), "warning"),
     )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.exits import Exit
-from penstock.cli.terminal import Terminal
+from penstock.cli.filter_options import DryRun, Every, Filters, Yes, with_options
+
+__all__ = ["DryRun", "Every", "Filters", "Ids", "Yes", "with_filters"]
 
 Ids = Annotated[list[int] | None, typer.Argument(help="Ids that `list` shows; none: by the filters.", metavar="ID")]
 Pipeline = Annotated[str | None, typer.Option(help="Only of this pipeline.")]
@@ -25,12 +23,6 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, typer.Option(help="Only that failed last before this time.")]
 Text = Annotated[str | None, typer.Option(help="Only with this text in the error, key or value.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Every = Annotated[bool, typer.Option("--all", help="All of them, where there is no filter.")]
-
-Filters = dict[str, Any]
-"""What was given for the options below; None where nothing was."""
 
 _OPTIONS: dict[str, Any] = {
     "pipeline": Pipeline,
@@ -46,20 +38,5 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def with_filters(body: Callable[..., Exit | None]) -> Callable[..., Exit | None]:
-    """The command `body(terminal, filters, …)` with an option for each filter."""
-
-    @wraps(body)
-    def run(terminal: Terminal, **arguments: Any) -> Exit | None:
-        filters = {name: arguments.pop(name) for name in _OPTIONS}
-        return body(terminal, filters, **arguments)
-
-    hints = get_type_hints(body, include_extras=True)
-    first, _, *own = inspect.signature(body).parameters.values()
-    kind = inspect.Parameter.KEYWORD_ONLY
-    added = [inspect.Parameter(name, kind, default=None, annotation=hint) for name, hint in _OPTIONS.items()]
-    parameters = [first, *added, *(parameter.replace(kind=kind) for parameter in own)]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect honours it, typeshed has no name for it
-    run.__annotations__ = {name: hint for name, hint in hints.items() if name != "filters"} | _OPTIONS
-    del run.__wrapped__  # else hints are read from the body
-    return run
+with_filters = with_options(_OPTIONS)
+"""The command `body(terminal, filters, …)` with an option for each filter."""

@@ -22,8 +22,12 @@ from penstock.cli import (
     status,
     tokens,
     topics,
+    transfer,
+    triggers,
     users,
     wherehows,
+    work_orders,
+    workflows,
 )
 from penstock.cli.command import command
 from penstock.cli.exits import Exit
@@ -41,7 +45,7 @@ app = typer.Typer(
 
 for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins):
     part.register(app)
-for part in (actions, wherehows, users, tokens, db, doctor):
+for part in (workflows, triggers, transfer, work_orders, actions, wherehows, users, tokens, db, doctor):
     part.register(app)
 
 

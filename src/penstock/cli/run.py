@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from penstock.kafka.probe import Finding
     from penstock.service.dry_run import DryRun
 
+OptionalPaths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Files of pipelines and workflows, folders of them, or their addresses; none: only the store's triggers.",
+        metavar="[FILE|DIR...]",
+    ),
+]
+
 _MARKS = {True: ("ok", "green"), False: ("FAILED", "red"), None: ("skipped", "yellow")}
 
 
@@ -26,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     terminal: Terminal,
-    paths: Paths,
+    paths: OptionalPaths = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="Read all topics to the end known at start, then stop.")
     ] = False,
@@ -36,7 +44,7 @@ def run(
     ] = 300.0,
     strict: Strict = False,
 ) -> Exit | None:
-    """Run pipelines until SIGTERM or Ctrl-C, or until caught up."""
+    """Run pipelines and workflows, and the triggers of the store, until SIGTERM or Ctrl-C, or until caught up."""
     from penstock.config.settings import Settings
     from penstock.service.warm_up import begin_spark
 
@@ -59,11 +67,11 @@ def run(
 
     def ready(instance: Instance) -> None:
         names = [view.name for view in instance.snapshot()]
-        terminal.note(f"ready: {', '.join(names)}", style=None)
+        terminal.note(f"ready: {', '.join(names) or 'no pipeline yet'}", style=None)
 
     ended = run_with_server(
         settings,
-        list(paths),
+        list(paths or []),
         on_address=at_address,
         on_ready=ready,
         on_first_token=first_token,
@@ -101,10 +109,11 @@ def _show_dry_run(terminal: Terminal, result: DryRun) -> None:
     for name, findings in result.findings.items():
         terminal.line(name, style="bold")
         for finding in findings:
-            _show_finding(terminal, finding)
+            show_finding(terminal, finding)
 
 
-def _show_finding(terminal: Terminal, finding: Finding) -> None:
+def show_finding(terminal: Terminal, finding: Finding) -> None:
+    """One step, how it went, and what to do about it."""
     word, style = _MARKS[finding.ok]
     terminal.line(f"  {word:8} {finding.step:10} {finding.target}: {finding.detail}", style=style)
     if finding.hint and not finding.ok:

@@ -46,7 +46,7 @@ def list_users(terminal: Terminal) -> Exit | None:
 
     with at_desk() as (desk, actor):
         found = users.list_users(desk, actor)
-        names = {project.id: project.name for project in desk.store.users.projects()}
+        names = {project.id: project.name for project in desk.store.people.projects()}
     if terminal.as_json:
         terminal.data([view.model_dump() for view in found])
         return None
@@ -154,7 +154,7 @@ def at_desk() -> Iterator[tuple[Desk, Actor]]:
 
 def project_id(desk: Desk, name: str) -> str:
     """The project of a name, or of an id."""
-    known = desk.store.users.projects()
+    known = desk.store.people.projects()
     for project in known:
         if name in (project.name, project.id):
             return project.id
@@ -172,9 +172,9 @@ def _projects(desk: Desk, written: list[str]) -> dict[str, str]:
 
 
 def _id(desk: Desk, email: str) -> str:
-    row = desk.store.users.by_email(email.lower())
+    row = desk.store.people.by_email(email.lower())
     if row is None:
-        known = [user.email for user in desk.store.users.all()]
+        known = [user.email for user in desk.store.people.all()]
         raise ConfigError("there is no such user", received=email, allowed=known)
     return row.id
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -86,6 +87,9 @@ def _show_samples(terminal: Terminal, produced: list[Produced], address: str | N
 def _serve(terminal: Terminal, server: SampleRegistry | None) -> None:
     if server is None:
         return
+    # A shell that starts it in the background lets it ignore Ctrl-C, and others end it by SIGTERM.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     terminal.note(f"the schemas are at {server.url} until Ctrl-C")
     with suppress(KeyboardInterrupt):
         server.serve()

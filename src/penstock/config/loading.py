@@ -22,6 +22,9 @@ from penstock.config.remote import is_url, suffix_of
 from penstock.config.source import MANAGED_PROPERTIES
 from penstock.config.spec import PipelineSpec
 from penstock.config.translation import problems_of
+from penstock.config.workflow import WorkflowSpec
+from penstock.config.workflow_loading import KIND as WORKFLOW
+from penstock.config.workflow_loading import is_workflow, load_workflow
 
 _SUFFIXES = (".yml", ".yaml", ".json", ".toml", *PROPERTIES_SUFFIXES)
 _IN_FOLDERS = (".yml", ".yaml", ".job")
@@ -39,6 +42,9 @@ class Loaded:
     warnings: list[Problem] = field(default_factory=list)
     documents: dict[str, Document] = field(default_factory=dict)
     """The document of each spec, by name."""
+    workflows: list[WorkflowSpec] = field(default_factory=list)
+    workflow_documents: dict[str, Document] = field(default_factory=dict)
+    """The document of each workflow, by `project/name`."""
     has_jobs: bool = False
     """Some of it is another system's to manage: WhereHows' jobs."""
 
@@ -51,6 +57,11 @@ class Loaded:
         """Take a spec back because of a problem that was found later."""
         self.specs = [kept for kept in self.specs if kept.name != spec.name]
         self.problems.append(problem)
+
+    def refuse_workflow(self, spec: WorkflowSpec, path: KeyPath, message: str, **details: Any) -> None:
+        """Take a workflow back because of what is wrong at one of its keys."""
+        self.workflows = [kept for kept in self.workflows if kept.full_name != spec.full_name]
+        self.problems.append(self.workflow_documents[spec.full_name].problem(path, message, **details))
 
 
 def load(
@@ -135,6 +146,8 @@ def _load_file(file: Path | str, environ: MutableMapping[str, str], loaded: Load
         try:
             if is_wherehows(document.data):
                 _take(load_wherehows(document, environ, lookups), loaded)
+            elif is_workflow(document.data):
+                _add_workflow(document, environ, loaded)
             else:
                 _load_document(document, environ, loaded)
         except InvalidConfigError as error:
@@ -160,6 +173,18 @@ def _add(spec: PipelineSpec, document: Document, loaded: Loaded) -> None:
     loaded.documents[spec.name] = document
 
 
+def _add_workflow(document: Document, environ: MutableMapping[str, str], loaded: Loaded) -> None:
+    found = load_workflow(document, environ)
+    name = found.spec.full_name
+    if any(other.full_name == name for other in loaded.workflows):
+        theirs = loaded.workflow_documents[name]
+        message = f"the workflow {name!r} is in {theirs.file}:{theirs.place(('name',))[0]} already"
+        raise InvalidConfigError([document.problem(("name",), message, received=found.spec.name, hint="say it once")])
+    loaded.workflows.append(found.spec)
+    loaded.workflow_documents[name] = found.document
+    loaded.warnings += found.warnings
+
+
 def _load_document(document: Document, environ: MutableMapping[str, str], loaded: Loaded) -> None:
     data = document.data
     if not isinstance(data, dict):
@@ -180,7 +205,7 @@ def _refuse_other_kinds(document: Document) -> None:
     kind = document.data.get("kind", "pipeline")
     if kind != "pipeline":
         message = f"documents of kind {kind!r} are not supported by this version"
-        raise InvalidConfigError([document.problem(("kind",), message, received=kind, allowed=("pipeline",))])
+        raise InvalidConfigError([document.problem(("kind",), message, received=kind, allowed=("pipeline", WORKFLOW))])
     if "dialect" in document.data:
         message = f"dialect {document.data['dialect']!r} is not supported by this version"
         raise InvalidConfigError(

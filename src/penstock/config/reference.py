@@ -16,6 +16,8 @@ from penstock.config.dialects.wherehows_file import WhereHowsFile
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.config.translation import model_in
+from penstock.config.trigger_model import KafkaConfiguration
+from penstock.config.workflow import WorkflowSpec
 
 PAGE = Path("docs/reference/configuration.md")
 
@@ -34,6 +36,10 @@ _WHEREHOWS = """\
 A YAML file with `dialect: wherehows` names jobs of a WhereHows installation; `.job` and `.properties` files are taken
 as they are. [Moving from WhereHows](../guides/moving-from-wherehows.md) says which of their keys mean what.
 """
+_WORKFLOWS = """\
+A YAML document with `kind: workflow` says what is done when a message comes, and what starts it; its JSON Schema is
+`penstock/config/workflow.schema.json` in the package. [Triggers](../guides/triggers.md) shows it at work.
+"""
 _SETTINGS = """\
 `penstock.yaml` is looked for at `$PENSTOCK_CONFIG`, in the working directory, and in `$PENSTOCK_HOME`. Each key
 can also be given by a variable, which goes first: `http.port` is `PENSTOCK_HTTP_PORT`.
@@ -45,6 +51,8 @@ def reference() -> str:
     """The page."""
     parts = [_INTRO, "## Pipeline files\n", _FILES, *_sections(PipelineSpec, "")]
     parts += ["### `filter`\n", *_table(LegacyFilter, "filter.")]
+    parts += ["## Workflow files\n", _WORKFLOWS, *_sections(WorkflowSpec, "")]
+    parts += ["### `triggers[].kafka_configuration`\n", *_table(KafkaConfiguration, "triggers[].kafka_configuration.")]
     parts += ["## WhereHows files\n", _WHEREHOWS, *_table(WhereHowsFile, ""), "## Instance settings\n", _SETTINGS]
     parts += _sections(Settings, "")
     return "\n".join(parts).rstrip() + "\n"
@@ -67,7 +75,9 @@ def _sections(model: type[BaseModel], above: str) -> Iterator[str]:
 def _table(model: type[BaseModel], above: str) -> Iterator[str]:
     rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
     for name, info in model.model_fields.items():
-        rows.append(f"| `{above}{name}` | {_kind(info)} | {_default(info)} | {_sentence(info.description)} |")
+        rows.append(
+            f"| `{above}{info.alias or name}` | {_kind(info)} | {_default(info)} | {_sentence(info.description)} |"
+        )
     yield "\n".join(rows) + "\n"
 
 

@@ -1,4 +1,5 @@
-"""The JSON Schema of pipeline files, for editors: `python -m penstock.config.schema` writes it beside this module."""
+"""The JSON Schemas of pipeline and workflow files, for editors: `python -m penstock.config.schema` writes them beside
+this module."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ from typing import Any
 from penstock.config.dialects.datahub import LegacyFilter
 from penstock.config.dialects.wherehows_file import WhereHowsFile
 from penstock.config.spec import PipelineSpec
+from penstock.config.trigger_model import KafkaConfiguration
+from penstock.config.workflow import STEP_KINDS, WorkflowSpec
 
 SCHEMA_FILE = Path(__file__).with_name("pipeline.schema.json")
+WORKFLOW_SCHEMA_FILE = Path(__file__).with_name("workflow.schema.json")
 
 _VARIABLE = {"type": "string", "pattern": r"\$"}
 """Any value may be a text with a variable in it, which becomes a number or a truth value after expansion."""
@@ -31,15 +35,46 @@ def pipeline_schema() -> dict[str, Any]:
     mode = schema["$defs"]["OptionsSpec"]["properties"]["failure_mode"]
     mode["enum"] = [spelling for mode_ in mode["enum"] for spelling in (mode_, mode_.lower())]
     jobs = WhereHowsFile.model_json_schema()
-    parts = jobs.pop("$defs") | schema.pop("$defs") | {"Pipeline": schema, "WhereHowsFile": jobs}
+    workflow = _workflow()
+    parts = jobs.pop("$defs") | schema.pop("$defs") | workflow.pop("$defs")
+    parts |= {"Pipeline": schema, "WhereHowsFile": jobs, "Workflow": workflow}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Penstock pipeline",
         "$defs": _loosen(parts),
         "if": {"properties": {"dialect": {"const": "wherehows"}}, "required": ["dialect"]},
         "then": {"$ref": "#/$defs/WhereHowsFile"},
-        "else": {"$ref": "#/$defs/Pipeline"},
+        "else": {
+            "if": {"properties": {"kind": {"const": "workflow"}}, "required": ["kind"]},
+            "then": {"$ref": "#/$defs/Workflow"},
+            "else": {"$ref": "#/$defs/Pipeline"},
+        },
     }
+
+
+def workflow_schema() -> dict[str, Any]:
+    """What a `kind: workflow` document may hold, as JSON Schema."""
+    loose: dict[str, Any] = _loosen(_workflow())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | loose | {"title": "Penstock workflow"}
+
+
+def _workflow() -> dict[str, Any]:
+    schema = WorkflowSpec.model_json_schema(by_alias=True)
+    schema["properties"] = {"kind": {"const": "workflow"}} | schema["properties"]
+    schema["required"] = ["kind", *schema["required"]]
+    project = schema["properties"]["project"]
+    schema["properties"]["project"] = {"anyOf": [{"type": "string"}, project]}
+    triggers = schema["properties"]["triggers"]
+    by_name = {"type": "object", "additionalProperties": triggers["items"]}
+    schema["properties"]["triggers"] = {"anyOf": [{"type": "array", "items": triggers["items"]}, by_name]}
+    schema["$defs"]["KafkaConfiguration"] = kafka = KafkaConfiguration.model_json_schema()
+    trigger = schema["$defs"]["TriggerSpec"]["properties"]
+    trigger |= {name: item for name, item in kafka["properties"].items() if name != "group_id"}
+    trigger["kafka_configuration"] = {"$ref": "#/$defs/KafkaConfiguration"}
+    step = schema["$defs"]["WorkflowStep"]
+    step["properties"]["command"]["anyOf"].append({"type": "string"})
+    step["oneOf"] = [{"required": [kind]} for kind in STEP_KINDS]
+    return schema
 
 
 def _free_other_sources(source: dict[str, Any]) -> None:
@@ -79,11 +114,12 @@ def _with_alternatives(item: dict[str, Any], *, null: bool) -> dict[str, Any]:
     return about | {"anyOf": [core, *more]}
 
 
-def schema_text() -> str:
-    """The schema as it is shipped."""
-    return json.dumps(pipeline_schema(), indent=2, ensure_ascii=False) + "\n"
+def schema_text(schema: dict[str, Any]) -> str:
+    """A schema as it is shipped."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else SCHEMA_FILE
-    target.write_text(schema_text(), encoding="utf-8")
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else SCHEMA_FILE.parent
+    for file, made in ((SCHEMA_FILE, pipeline_schema()), (WORKFLOW_SCHEMA_FILE, workflow_schema())):
+        (folder / file.name).write_text(schema_text(made), encoding="utf-8")

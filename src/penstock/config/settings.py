@@ -97,6 +97,13 @@ class DeadLetterSettings(Model):
     """A letter is parked when so many replays of it have failed."""
 
 
+class SmtpSettings(Model):
+    """The mail server by which admins of projects are told of failures."""
+
+    url: str | None = None
+    """`smtp://user:password@host:587?starttls=yes` or `smtps://…`; `&from=` names the sender. Absent: no mails."""
+
+
 class LogSettings(Model):
     """What the instance says about itself."""
 
@@ -138,6 +145,8 @@ class Settings(BaseSettings):
     """The engine."""
     dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
     """Dead letters."""
+    smtp: SmtpSettings = Field(default_factory=SmtpSettings)
+    """Mails."""
     log: LogSettings = Field(default_factory=LogSettings)
     """Logs."""
     lineage: LineageSettings = Field(default_factory=LineageSettings)

@@ -1,4 +1,4 @@
-"""CEL expressions over an event, compiled once.
+"""CEL expressions over an event, or over the state of a run, compiled once.
 
 Reading a field that the event does not have is an error, which fails the event; `has(event.a.b)` asks first, and
 `has(event.a) ? event.a : 0` gives a default. A field whose value is null is there: `has` is true and it equals `null`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import cel
@@ -93,7 +93,7 @@ class Expression:
         except ValueError as error:
             raise ConfigError(f"`{source}` is not a CEL expression: {_reason(error)}", received=source) from None
         names = program.variables()
-        _refuse_unknown(source, names)
+        _refuse_unknown(source, names, sorted(_VARIABLES), "an event's fields are read as event.{name}")
         self._functions = _functions(source, program.functions(), names)
         self._execute = program.execute
         self._getters = [(name, _VARIABLES[name]) for name in names if name in _VARIABLES]
@@ -124,6 +124,32 @@ class Expression:
             raise ExpressionError(f"`{self.source}`: {error}", received=self.source) from None
 
 
+class StateExpression:
+    """A compiled expression over `state`, the object that a workflow's steps hand on."""
+
+    __slots__ = ("_execute", "_functions", "source")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        try:
+            program = cel.compile(source)
+        except ValueError as error:
+            raise ConfigError(f"`{source}` is not a CEL expression: {_reason(error)}", received=source) from None
+        names = program.variables()
+        _refuse_unknown(source, names, ["state"], "fields of the state are read as state.{name}")
+        self._functions = _functions(source, program.functions(), names)
+        self._execute = program.execute
+
+    def __call__(self, state: Mapping[str, Any]) -> Any:
+        try:
+            return self._execute({"state": _known(dict(state))} | self._functions)
+        except Exception as error:  # noqa: BLE001 - the evaluator raises many types; each is a failure of this state
+            reason = f"there is no field {error}" if isinstance(error, KeyError) else str(error)
+            raise ExpressionError(
+                f"`{self.source}`: {reason}", received=self.source, hint="has(…) asks whether a field is there"
+            ) from None
+
+
 def _event_fields(source: str) -> Tree | None:
     """The event's fields that an expression reads; None where it may read any."""
     if _UNUSUAL.search(source):
@@ -151,17 +177,16 @@ def _known(value: Any) -> Any:
     return value
 
 
-def _refuse_unknown(source: str, names: list[str]) -> None:
+def _refuse_unknown(source: str, names: list[str], known: list[str], advice: str) -> None:
     bound = set(_BOUND.findall(_LITERAL.sub('""', source)))
-    unknown = [name for name in names if name not in _VARIABLES and name not in bound and name not in _NAMESPACES]
+    unknown = [name for name in names if name not in known and name not in bound and name not in _NAMESPACES]
     if unknown:
-        known = sorted(_VARIABLES)
         listed = f"known are: {', '.join(known)}"
         raise ConfigError(
             f"`{source}`: there is no variable `{unknown[0]}`",
             received=unknown[0],
             allowed=known,
-            hint=did_you_mean(unknown[0], known) or f"an event's fields are read as event.{unknown[0]}; {listed}",
+            hint=did_you_mean(unknown[0], known) or f"{advice.format(name=unknown[0])}; {listed}",
         )
 
 

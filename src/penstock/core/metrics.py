@@ -91,6 +91,7 @@ class Metrics:
         self.info = self._gauge("penstock_info", "1; the version is a label.", "version")
         self.window_seconds = self._histogram("penstock_window_seconds", "Length of windows.", buckets=_WINDOW_BUCKETS)
         self.spark_jobs = self._counter("penstock_spark_jobs_total", "Spark jobs by kind.", "kind")
+        self.runs = self._counter("penstock_runs_total", "Runs of workflows that ended, by state.", "state")
         self.store_seconds = self._histogram(
             "penstock_store_seconds", "Length of the store's transactions.", "operation", buckets=_CALL_BUCKETS
         )

@@ -110,6 +110,11 @@ class Flow(Ending):
             self.around.metrics.breaker_open.labels(self.name).set(wanted.state == "paused" and wanted.by == BREAKER)
             self._mail.put(None)
 
+    def limit_rate(self, rate: float | None) -> None:
+        """Take another rate limit of the spec; the next unit obeys it."""
+        options = self.spec.options.model_copy(update={"rate_limit": rate})
+        self.spec = self.spec.model_copy(update={"options": options})
+
     @property
     def over(self) -> bool:
         """True: it has failed, or its source has ended; nothing more happens unless somebody says so."""
@@ -319,6 +324,8 @@ class Flow(Ending):
         elif halt.kind == "build":
             self._break(f"{halt.code}: {halt.reason}")
         elif halt.kind in ("outage", "error"):
+            if halt.kind == "outage" and outcome.counts.acted:
+                self._outage.succeed()  # it got somewhere: a limit that lets some through is looked at again soon
             self._outage.fail(halt.retry_after)
             if halt.kind == "error":
                 # A fresh start of everything the worker holds of this pipeline.

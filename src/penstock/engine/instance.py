@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.foreign import Nowhere
 from penstock.engine.lanes import LaneSizes
 from penstock.engine.publisher import Publisher
+from penstock.engine.runs import Runs
 from penstock.engine.spark import Spark
 from penstock.engine.surround import Surround
 from penstock.engine.watching import ClusterWatch
@@ -65,8 +67,11 @@ class Instance:
         self._clusters: dict[object, ClusterView] = {}
         self._doorbells: dict[object, Doorbell] = {}
         self._started = False
+        self._changing = threading.Lock()
+        """Pipelines come and go by several threads."""
         self.spark = spark
         self.dispatcher = Dispatcher(self.spark, metrics)
+        self.runs = Runs(self.id, settings, store, spark, metrics)
         self.control = Control(self.id, store, metrics, lambda: list(self.flows))
         self._publisher = Publisher(self, version, http_address)
         self._watch = ClusterWatch(lambda: list(self.flows))
@@ -88,6 +93,7 @@ class Instance:
             doorbell.start()
         for flow in self.flows:
             flow.start()
+        self.runs.start()
         self._publisher.start()
         self._watch.start()
         log.info(
@@ -102,9 +108,10 @@ class Instance:
         flow = self._flow(spec)
         if any(other.name == spec.name for other in self.flows):
             self.remove(spec.name)
-        self.flows.append(flow)
-        if self._started:
-            flow.start()
+        with self._changing:
+            self.flows = [*self.flows, flow]
+            if self._started:
+                flow.start()
         return flow
 
     def _flow(self, spec: PipelineSpec) -> Flow:
@@ -137,22 +144,25 @@ class Instance:
         return Flow(spec, blueprint, around, pinned=pinned)
 
     def _cluster(self, client: KafkaClientConfig) -> ClusterView:
-        if client.identity not in self._clusters:
-            self._clusters[client.identity] = ClusterView(client)
-        return self._clusters[client.identity]
+        with self._changing:
+            if client.identity not in self._clusters:
+                self._clusters[client.identity] = ClusterView(client)
+            return self._clusters[client.identity]
 
     def _doorbell(self, client: KafkaClientConfig) -> Doorbell:
-        if client.identity not in self._doorbells:
-            doorbell = self._doorbells[client.identity] = Doorbell(client)
-            if self._started:
-                doorbell.start()
-        return self._doorbells[client.identity]
+        with self._changing:
+            if client.identity not in self._doorbells:
+                doorbell = self._doorbells[client.identity] = Doorbell(client)
+                if self._started:
+                    doorbell.start()
+            return self._doorbells[client.identity]
 
     def remove(self, name: str) -> None:
         """Stop one pipeline: what is under way is finished and committed, then it leaves its group."""
         gone = [flow for flow in self.flows if flow.name == name]
         self._end(gone, self.settings.engine.stop_timeout)
-        self.flows = [flow for flow in self.flows if flow.name != name]
+        with self._changing:
+            self.flows = [flow for flow in self.flows if flow not in gone]
         self.metrics.forget(name)
 
     def _end(self, flows: Sequence[Flow], timeout: float) -> None:
@@ -168,6 +178,9 @@ class Instance:
         """Finish what is under way, commit it, close actions, leave the groups; within `stop_timeout`."""
         end = time.monotonic() + self.settings.engine.stop_timeout
         self._end(self.flows, self.settings.engine.stop_timeout)
+        if self._started and not self.runs.stop(max(1.0, end - time.monotonic())):
+            self.stopped_cleanly = False
+            log.warning("runs did not end in time")
         self.control.stop()
         self._watch.stop()
         for doorbell in self._doorbells.values():

@@ -286,6 +286,11 @@ class Spark:
         """Where the lane's worker notes its progress, for us to read if it dies; None on clusters."""
         return str(self._folder / f"{lane}.journal") if self.is_local else None
 
+    @property
+    def bell(self) -> str | None:
+        """Where workers may ring for this instance; None on clusters, from where nobody could hear them."""
+        return str(self._folder / "bell") if self.is_local else None
+
     def cancel(self, lane: str) -> None:
         """End the lane's window and its worker process, wherever it runs."""
         if self._sc is not None:
@@ -329,7 +334,8 @@ class Spark:
             self._sc.environment["PENSTOCK_LANE"] = lane
             if self._output and self.is_local:
                 self._sc.environment["PENSTOCK_STDOUT"] = self._output
-            if self.is_local:
+            if self.bell is not None:
+                self._sc.environment["PENSTOCK_BELL"] = self.bell
                 self._sc.environment["PENSTOCK_MEMORY"] = str(self._memory or quarter_of_the_memory())
             # The environment is taken when this is built.
             return self._sc.parallelize([element], 1).mapPartitions(run_window)._jrdd  # noqa: SLF001 - no public name

@@ -16,7 +16,7 @@ from penstock.service.attempts import Attempts
 from penstock.service.audit import audited
 from penstock.service.passwords import SHOWN, TOKEN_PREFIX, csrf_of, digest, new_key, same, verify_password
 from penstock.service.pipelines import person
-from penstock.store import Store, TokenRow, UserRow
+from penstock.store import PersonRow, Store, TokenRow
 
 log = structlog.get_logger("penstock.access")
 
@@ -87,7 +87,7 @@ class Authentication:
         """Begin a session; `LogInFirst` where user or password is wrong, `TooManyAttempts` after too many of those."""
         keys = (f"address:{address}", f"user:{email.lower()}")
         self._attempts.check(*keys)
-        user = self._store.users.by_email(email)
+        user = self._store.people.by_email(email)
         right = verify_password(user.password if user else None, password)
         if user is None or not right or user.disabled_at is not None:
             self._attempts.failed(*keys)
@@ -96,7 +96,7 @@ class Authentication:
         self._attempts.succeeded(*keys)
         return self.begin(user, address=address, agent=agent)
 
-    def begin(self, user: UserRow, *, address: str | None = None, agent: str | None = None) -> LoggedIn:
+    def begin(self, user: PersonRow, *, address: str | None = None, agent: str | None = None) -> LoggedIn:
         """A session for somebody who has shown who they are."""
         session, seconds = new_key(), self._http.session
         actor = actor_for(user, address)
@@ -112,7 +112,7 @@ class Authentication:
 
     def first_token(self) -> str | None:
         """Where a log-in is asked for and nobody could yet: an admin's token, shown this once."""
-        if not self.required or self._store.users.all() or self._store.tokens.all():
+        if not self.required or self._store.people.all() or self._store.tokens.all():
             return None
         key = new_key(TOKEN_PREFIX)
         actor = system_actor(person())
@@ -122,7 +122,7 @@ class Authentication:
 
     def _by_session(self, session: str | None, address: str | None) -> Actor | None:
         row = self._store.sessions.get(digest(session)) if session else None
-        user = self._store.users.get(row.user_id) if row else None
+        user = self._store.people.get(row.user_id) if row else None
         if user is None or user.disabled_at is not None:
             return None
         return actor_for(user, address)
@@ -144,7 +144,7 @@ class Authentication:
         """The token's own rights, within those that its user has now."""
         role: Role = member_role(row.role)
         name = f"token {row.name}"
-        user = self._store.users.get(row.user_id) if row.user_id else None
+        user = self._store.people.get(row.user_id) if row.user_id else None
         if row.user_id is None:
             if row.project_id is None:
                 return Actor(name=name, role=role, kind="token", address=address)
@@ -162,7 +162,7 @@ class Authentication:
         return Actor(name=name, role=own, projects=projects, kind="token", address=address, user_id=user.id)
 
 
-def actor_for(user: UserRow, address: str | None = None) -> Actor:
+def actor_for(user: PersonRow, address: str | None = None) -> Actor:
     """A user as an actor."""
     projects = {project: member_role(role) for project, role in user.projects.items()}
     role = member_role(user.role) if user.role else None

@@ -1,4 +1,4 @@
-"""Cursors of tables, set by a person."""
+"""Cursors of tables, seen and set by a person."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from penstock.tables.target import Target
 
 Offsets = Mapping[tuple[str, int], int]
 """By topic and partition."""
+
+
+def get_cursors(spec: PipelineSpec) -> dict[tuple[str, int], int]:
+    """Where the rows of a pipeline end; empty where it never wrote any."""
+    target = Target(str(spec.action.config["url"]))
+    try:
+        if target.inspect(cursor.cursors.name) is None:
+            return {}
+        with target.transaction() as connection:
+            return cursor.positions(connection, spec.name)
+    finally:
+        target.close()
 
 
 def set_cursors(spec: PipelineSpec, offsets: Offsets, topic_ids: Mapping[str, str]) -> None:

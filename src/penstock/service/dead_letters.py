@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast, get_args
 
-from penstock.core.clock import SYSTEM, format_time, parse_time
+from penstock.core.clock import format_time
 from penstock.core.dead_letter import Stage
-from penstock.core.durations import parse_duration
 from penstock.core.errors import ConfigError
 from penstock.core.event import TIMESTAMP_TYPES
 from penstock.core.letter_json import bytes_as_json
+from penstock.service.moments import moment
 from penstock.store import DeadLetterFilter, DeadLetterRow, DeadLetterStatus, Store, StoredDeadLetter, Which
-
-_TIMES = "a time like 2026-01-01T00:00:00Z, a time ago like 2h or 7d, or epoch milliseconds"
 
 
 def which_letters(
@@ -36,7 +34,7 @@ def which_letters(
     for name, written in (("error", error), ("text", text)):
         if written == "":
             raise ConfigError(f"the {name} to look for is empty", hint=f"leave --{name} out")
-    begin, end = _moment("since", since), _moment("until", until)
+    begin, end = moment("since", since), moment("until", until)
     if begin is not None and end is not None and begin >= end:
         raise ConfigError("since is not before until", received=f"{since} and {until}")
     return DeadLetterFilter(
@@ -94,20 +92,6 @@ def chosen_letters(ids: Sequence[int] | None, filters: dict[str, Any], *, every:
     if not ids and not given and not every:
         raise ConfigError("no letters are named", hint="give ids, filters such as --pipeline, or --all")
     return list(dict.fromkeys(ids)) if ids else which_letters(**filters)
-
-
-def _moment(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    written = text.strip()
-    if written.isdecimal():
-        return int(written)
-    for read in (parse_time, lambda ago: SYSTEM.now_ms() - int(parse_duration(ago) * 1000)):
-        try:
-            return read(written)
-        except ValueError:
-            continue
-    raise ConfigError(f"{option} is no time", received=text, allowed=_TIMES)
 
 
 def _as_dict(found: StoredDeadLetter) -> dict[str, Any]:

@@ -1,14 +1,21 @@
-"""Tries every connection of a set of pipelines."""
+"""Tries every connection of a set of pipelines and triggers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from penstock.config.problems import Problem
+from penstock.config.secret_values import resolve
+from penstock.config.spec import PipelineSpec
+from penstock.config.trigger import GROUP_PREFIX
+from penstock.config.workflow import TriggerSpec
+from penstock.core.errors import PenstockError
 from penstock.kafka.probe import Finding, probe
+from penstock.service.trigger_specs import source_of
 from penstock.service.validation import load_checked
 
 _OURS = ("config", "topic", "group")
@@ -20,7 +27,7 @@ class DryRun:
     """How each step of each pipeline went."""
 
     findings: dict[str, list[Finding]] = field(default_factory=dict)
-    """By pipeline."""
+    """By pipeline, or by `project/workflow/trigger`."""
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -46,4 +53,20 @@ def dry_run(paths: Sequence[Path | str], timeout: float) -> DryRun:
     """Validate the files, then probe the connections of those that are valid."""
     loaded = load_checked(paths)
     findings = {spec.name: list(probe(spec, timeout)) for spec in loaded.specs}
+    for workflow in loaded.workflows:
+        for trigger in workflow.triggers:
+            findings[f"{workflow.full_name}/{trigger.name}"] = list(_of_trigger(trigger, timeout))
     return DryRun(findings, loaded.problems, loaded.warnings)
+
+
+def _of_trigger(trigger: TriggerSpec, timeout: float) -> Iterator[Finding]:
+    config = trigger.kafka_configuration | {"group_id": trigger.group_id or f"{GROUP_PREFIX}new"}
+    try:
+        kafka = resolve(config, None, {}, os.environ)
+    except PenstockError as error:
+        yield Finding("config", "secrets", False, error.message, error.hint)
+        return
+    source = {"type": "kafka", "config": source_of(kafka)}
+    yield from probe(
+        PipelineSpec.model_validate({"name": trigger.name, "source": source, "action": {"type": "work_order"}}), timeout
+    )

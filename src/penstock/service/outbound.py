@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
-from penstock.act.public_address import AddressRefusedError, check_public, is_disguised
 from penstock.core.errors import ConfigError
+from penstock.workflows.public_address import AddressRefusedError, check_public, is_disguised
 
 
 def resolve(host: str) -> list[str]:

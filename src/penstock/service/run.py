@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -13,21 +14,27 @@ from typing import Any, Self
 import structlog
 
 from penstock import __version__
+from penstock.config.loading import Loaded
 from penstock.config.problems import InvalidConfigError
 from penstock.config.settings import Settings
+from penstock.config.trigger_environment import TriggerDefaults
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
-from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark, SparkDied
 from penstock.service.logs import configure_logs
 from penstock.service.managed_running import ManagedRunning
-from penstock.service.opening import opened_for_writing
+from penstock.service.opening import opened_in_time
+from penstock.service.progress import Progress
 from penstock.service.reloading import Reloader
+from penstock.service.retention import Upkeep
+from penstock.service.secrets import SecretBox, named_secrets
 from penstock.service.signals import Signals
 from penstock.service.statistics import statistics
 from penstock.service.taking import Taking
+from penstock.service.trigger_runner import InstanceRunner
+from penstock.service.triggers_running import Triggers, apply_files
 from penstock.service.validation import load_checked
 from penstock.service.warm_up import begin_spark
 
@@ -36,12 +43,6 @@ log = structlog.get_logger("penstock.run")
 _LOOK_EVERY = 0.2
 PATIENCE = 300.0
 """Seconds without any progress after which `--until-caught-up` gives up: longer than a broker takes to come back."""
-
-
-class NoProgress(Unavailable):
-    """Nothing has moved for a long time, and something is still to be done."""
-
-    code = "no_progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +113,19 @@ def run_instance(
     pipeline has failed or its source has ended, and wants one pipeline at least. `strict` refuses to run without the
     files that cannot be used.
     """
-    loaded = load_checked(paths)
-    for warning in loaded.warnings:
-        log.warning(str(warning))
-    for problem in loaded.problems:
-        log.error(str(problem))
-    if strict and loaded.problems:
-        raise InvalidConfigError(loaded.problems)
-    if not loaded.specs and until_over:
-        raise NoPipelineLeft("no pipeline is left to run", hint="give one that is enabled and whose variables are set")
-    if not loaded.specs and loaded.problems:
-        raise InvalidConfigError(loaded.problems)
+    defaults = TriggerDefaults.of(os.environ)
+    loaded = _loaded(paths, defaults, strict=strict, until_over=until_over)
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
     configure_logs(**settings.log.model_dump(), secrets=secrets)
-    with Signals(settings) as signals, Stop() as asked, opened_for_writing(settings) as store:
+    # Triggers wait for a store that is away: their database may start after them.
+    patient = bool(loaded.workflows) or not paths
+    with (
+        Signals(settings) as signals,
+        Stop() as asked,
+        opened_in_time(settings, asked.asked if patient else None) as store,
+    ):
+        box = SecretBox.of(store, settings)
+        apply_files(store, box, loaded)
         instance = Instance(
             settings,
             store,
@@ -136,17 +136,37 @@ def run_instance(
         )
         taking = Taking(instance, settings, secrets)
         taking.tell(loaded, {})
-        reloader = Reloader(paths, loaded, taking, load_checked, settings.engine.reload)
-        managed = ManagedRunning(store, settings, taking, lambda: [flow.spec for flow in list(instance.flows)])
+
+        def load_applied(given: Sequence[Path | str]) -> Loaded:
+            fresh = load_checked(given)
+            apply_files(store, box, fresh)
+            return fresh
+
+        reloader = Reloader(paths, loaded, taking, load_applied, settings.engine.reload)
+        managed = ManagedRunning(
+            store,
+            settings,
+            taking,
+            others=lambda: [flow.spec for flow in list(instance.flows)],
+            named=lambda: named_secrets(store, box.cipher),
+        )
+        triggers = Triggers(store, box, settings, defaults, InstanceRunner(instance, taking.learn))
+        upkeep = Upkeep(store)
         try:
             for spec in list(loaded.specs):
                 taking.take(spec, loaded)
+            if not until_over:
+                triggers.begin()
             instance.start()
             signals.begin(instance)
             asked.listen()
             _say_what_does_not_run(instance)
             if on_ready:
                 on_ready(instance)
+            if not until_over:
+                upkeep.start()
+            if not until_caught_up and not until_over:
+                triggers.follow()
             if settings.engine.reload and not (until_caught_up or until_over):
                 reloader.start()
             if not (until_caught_up or until_over):
@@ -159,6 +179,8 @@ def run_instance(
                 on_stopping()
             managed.stop(settings.engine.stop_timeout)
             reloader.stop(settings.engine.stop_timeout)
+            upkeep.close()
+            triggers.stop()
             instance.stop()
         return RunSummary(
             instance.summary(),
@@ -168,6 +190,22 @@ def run_instance(
             clean=instance.stopped_cleanly,
             statistics={flow.name: statistics(flow) for flow in instance.flows},
         )
+
+
+def _loaded(paths: Sequence[Path | str], defaults: TriggerDefaults, *, strict: bool, until_over: bool) -> Loaded:
+    """What the files give, with everything that is wrong with them said; an error where nothing is left to run."""
+    loaded = load_checked(paths)
+    for warning in (*loaded.warnings, *defaults.warnings):
+        log.warning(str(warning))
+    for problem in loaded.problems:
+        log.error(str(problem))
+    if strict and loaded.problems:
+        raise InvalidConfigError(loaded.problems)
+    if not loaded.specs and until_over:
+        raise NoPipelineLeft("no pipeline is left to run", hint="give one that is enabled and whose variables are set")
+    if not loaded.specs and not loaded.workflows and loaded.problems:
+        raise InvalidConfigError(loaded.problems)
+    return loaded
 
 
 def _say_what_does_not_run(instance: Instance) -> None:
@@ -182,7 +220,7 @@ def _wait(
     instance: Instance, stops: list[threading.Event], patience: float | None, *, until_over: bool = False
 ) -> None:
     """Until asked to stop; with `patience`, until caught up or until nothing has moved for so long."""
-    ends, all_failed, watch = None, False, _Progress(instance)
+    ends, all_failed, watch = None, False, Progress(instance)
     while not any(stop.is_set() for stop in stops):
         if patience is not None:
             try:
@@ -205,33 +243,3 @@ def _wait(
         if instance.flows and all(flow.finished for flow in instance.flows):
             return
         time.sleep(_LOOK_EVERY)
-
-
-class _Progress:
-    """Notices when nothing moves."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self._seen: object = None
-        self._moved_at = time.monotonic()
-
-    def end_after(self, patience: float) -> None:
-        """Raise `NoProgress` when nothing has moved for so many seconds."""
-        seen = [_how_far(flow) for flow in self._instance.flows]
-        if seen != self._seen:
-            self._seen, self._moved_at = seen, time.monotonic()
-        elif time.monotonic() > self._moved_at + patience:
-            states = [f"{flow.name} is {flow.state}{_why(flow)}" for flow in self._instance.flows if not flow.halted]
-            raise NoProgress(
-                f"not caught up, and nothing has moved for {patience:g} s: {'; '.join(states)}",
-                hint="what is committed counts as done; --timeout sets how long to wait",
-            )
-
-
-def _how_far(flow: Flow) -> tuple[int, int]:
-    with flow.lock:
-        return flow.books.counts.read, sum(own.position for own in flow.membership.owned.values())
-
-
-def _why(flow: Flow) -> str:
-    return f" ({flow.reason})" if flow.reason else ""

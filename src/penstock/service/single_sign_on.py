@@ -21,7 +21,7 @@ from penstock.core.errors import ConfigError, Unavailable
 from penstock.service.audit import audited
 from penstock.service.authentication import LogInFirst, actor_for
 from penstock.service.passwords import new_key, same
-from penstock.store import Store, UserRow
+from penstock.store import PersonRow, Store
 
 log = structlog.get_logger("penstock.access")
 
@@ -68,7 +68,7 @@ class SingleSignOn:
             )
         return str(address), journey
 
-    def finish(self, journey: Journey, *, state: str, code: str, back: str) -> UserRow:
+    def finish(self, journey: Journey, *, state: str, code: str, back: str) -> PersonRow:
         """Who came back; `LogInFirst` where it is nobody that may come in."""
         if not same(state, journey.state):
             raise LogInFirst("this log-in was not begun here", hint="begin again")
@@ -97,26 +97,26 @@ class SingleSignOn:
             raise LogInFirst("the OpenID provider did not vouch for this log-in", hint="begin again") from error
         return dict(claims)
 
-    def _user(self, claims: dict[str, Any]) -> UserRow:
+    def _user(self, claims: dict[str, Any]) -> PersonRow:
         subject = f"{self._issuer}|{claims['sub']}"
         email = str(claims.get("email") or "").lower()
-        user = self._store.users.by_subject(subject)
+        user = self._store.people.by_subject(subject)
         if user is None and email and claims.get("email_verified") is True:
             user = self._joined(email, subject)
-        if user is None and email and self._settings.role and self._store.users.by_email(email) is None:
-            user = self._store.users.create(email, name=claims.get("name"), role=self._settings.role, subject=subject)
+        if user is None and email and self._settings.role and self._store.people.by_email(email) is None:
+            user = self._store.people.create(email, name=claims.get("name"), role=self._settings.role, subject=subject)
             with audited(self._store, actor_for(user), "users.create", f"user/{email}", data={"by": "single sign-on"}):
                 pass
         if user is None or user.disabled_at is not None:
             raise LogInFirst("you are no user here", hint="ask an admin to make you one")
         return user
 
-    def _joined(self, email: str, subject: str) -> UserRow | None:
+    def _joined(self, email: str, subject: str) -> PersonRow | None:
         """A user that was made before, who comes for the first time."""
-        user = self._store.users.by_email(email)
+        user = self._store.people.by_email(email)
         if user is None or user.subject is not None:
             return None
-        return self._store.users.change(user.id, None, subject=subject)
+        return self._store.people.change(user.id, None, subject=subject)
 
     def _client(self, back: str) -> Any:
         password = self._settings.client_secret

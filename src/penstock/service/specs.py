@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.config.problems import InvalidConfigError
+from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.config.stored import restored
 from penstock.core.errors import ConfigError
+from penstock.service.trigger_specs import PREFIX
+from penstock.service.triggers import find_trigger, trigger_spec
 from penstock.service.validation import load_checked
 from penstock.store import Store
 
@@ -17,6 +20,9 @@ def current_spec(pipeline: str, files: Sequence[Path], store: Store | None) -> P
     """The spec by which the pipeline would run now; an error names the pipeline that has none."""
     if files:
         return _from_files(pipeline, files)
+    if store is not None and pipeline.startswith(PREFIX):
+        # Its secrets are in the store, which a pipeline's are not.
+        return trigger_spec(store, Settings.load(), find_trigger(store, pipeline))
     row = store.pipelines.last_spec(pipeline) if store is not None else None
     if row is None:
         raise ConfigError(

@@ -15,6 +15,7 @@ from penstock.core.errors import PenstockError
 from penstock.engine.instance import Instance
 from penstock.service.client_checks import client_problem
 from penstock.service.logs import configure_logs
+from penstock.service.trigger_specs import with_store
 from penstock.store import StateRow
 
 log = structlog.get_logger("penstock.run")
@@ -41,7 +42,7 @@ class Taking:
             self.learn(spec.secrets)
             self._refused.pop(spec.name, None)
             try:
-                self._instance.add(spec)
+                self._instance.add(with_store(spec, self._settings.store_url))
             except PenstockError as error:
                 problem = client_problem(loaded, spec, error)
                 log.error(str(problem))

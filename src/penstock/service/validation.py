@@ -13,6 +13,7 @@ from penstock.config.problems import InvalidConfigError, Problem
 from penstock.config.problems import Path as KeyPath
 from penstock.config.source import ForeignSourceConfig
 from penstock.config.spec import ConnectionSpec, PipelineSpec, StepSpec
+from penstock.config.workflow import WorkflowSpec
 from penstock.core.errors import PenstockError, PluginError
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import check_config
@@ -23,6 +24,7 @@ from penstock.filter.registry import filters
 from penstock.service.client_checks import client_remarks
 from penstock.service.predicate_checks import predicate_warnings
 from penstock.service.wherehows import lookups
+from penstock.service.workflow_checks import check_workflows
 from penstock.transform.registry import transforms
 
 
@@ -32,6 +34,7 @@ class Report:
 
     pipelines: list[PipelineSpec] = field(default_factory=list)
     """The ones that can be run."""
+    workflows: list[WorkflowSpec] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
@@ -42,6 +45,7 @@ class Report:
         return {
             "valid": self.ok(),
             "pipelines": [{"name": spec.name, "file": spec.origin} for spec in self.pipelines],
+            "workflows": [{"name": spec.full_name, "file": spec.origin} for spec in self.workflows],
             "problems": [problem.as_dict() for problem in self.problems],
             "warnings": [warning.as_dict() for warning in self.warnings],
         }
@@ -50,7 +54,7 @@ class Report:
 def validate(paths: Sequence[Path | str]) -> Report:
     """Everything that is wrong with these files and folders."""
     loaded = load_checked(paths)
-    return Report(loaded.specs, loaded.problems, loaded.warnings)
+    return Report(loaded.specs, loaded.workflows, loaded.problems, loaded.warnings)
 
 
 def load_checked(paths: Sequence[Path | str]) -> Loaded:
@@ -75,6 +79,7 @@ def checked(loaded: Loaded) -> Loaded:
         )
         for problem in problems:
             loaded.refuse(spec, problem)
+    check_workflows(loaded)
     return loaded
 
 

@@ -1,4 +1,5 @@
-"""Penstock's own database: dead letters, states and history of pipelines, mirrored offsets, instances, people."""
+"""Penstock's own database: dead letters, states and history of pipelines, mirrored offsets, instances, and the work
+that triggers bring: projects, workflows, work orders; and who may see and change it."""
 
 from penstock.store.audit import AuditFilter, AuditRow
 from penstock.store.dead_letters import DeadLetters
@@ -23,9 +24,9 @@ from penstock.store.logins import SessionRow, TokenRow
 from penstock.store.managed import ManagedRow, ManagedVersion
 from penstock.store.offsets import MirrorRow, Offsets
 from penstock.store.partitions import OwnedPartition, PartitionRow, Partitions
+from penstock.store.people import Changed, PersonRow, Taken
 from penstock.store.pipelines import HistoryRow, Pipelines, SpecRow, StateRow
 from penstock.store.store import Store
-from penstock.store.users import Changed, ProjectRow, Taken, UserRow
 
 __all__ = [
     "AuditFilter",
@@ -56,8 +57,8 @@ __all__ = [
     "OwnedPartition",
     "PartitionRow",
     "Partitions",
+    "PersonRow",
     "Pipelines",
-    "ProjectRow",
     "SessionRow",
     "SpecRow",
     "StateRow",
@@ -70,6 +71,5 @@ __all__ = [
     "StoredDeadLetter",
     "Taken",
     "TokenRow",
-    "UserRow",
     "Which",
 ]

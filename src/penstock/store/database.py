@@ -84,9 +84,13 @@ class Database:
 
     def now(self, connection: sa.Connection) -> int:
         """Epoch milliseconds by the one clock that all instances of the store share."""
+        return self.micros(connection) // 1_000
+
+    def micros(self, connection: sa.Connection) -> int:
+        """The same in microseconds."""
         if self.is_sqlite:
-            return time.time_ns() // 1_000_000
-        return int(connection.scalar(sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")) or 0)
+            return time.time_ns() // 1_000
+        return int(connection.scalar(sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")) or 0)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

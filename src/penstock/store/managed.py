@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from penstock.store.access_tables import managed_pipelines, managed_versions
 from penstock.store.database import Database
-from penstock.store.users import Changed, Taken
+from penstock.store.people import Changed, Taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,4 +136,6 @@ def _carried(kind: Any) -> Any:
 def _unpacked(column: sa.ColumnElement[Any], kind: Any) -> sa.ColumnElement[Any]:
     if isinstance(kind, sa.LargeBinary):
         return sa.func.decode(column, sa.literal_column("'base64'"))
-    return sa.cast(column, kind) if isinstance(kind, postgresql.ARRAY) else column
+    # Texts of a given length are ids, which PostgreSQL has a type for.
+    is_id = isinstance(kind, sa.String) and kind.length is not None
+    return sa.cast(column, kind) if is_id or isinstance(kind, postgresql.ARRAY) else column

@@ -16,8 +16,17 @@ from penstock.store.logins import Sessions, Tokens
 from penstock.store.managed import ManagedPipelines
 from penstock.store.offsets import Offsets
 from penstock.store.partitions import Partitions
+from penstock.store.people import People
 from penstock.store.pipelines import Pipelines
-from penstock.store.users import Users
+from penstock.store.work.bulk_jobs import BulkJobs
+from penstock.store.work.history import History
+from penstock.store.work.orders import Orders
+from penstock.store.work.projects import Projects, Users
+from penstock.store.work.retention import Retention
+from penstock.store.work.search import WorkSearch
+from penstock.store.work.secrets import Secrets
+from penstock.store.work.triggers import Triggers
+from penstock.store.work.workflows import Workflows
 
 
 class Store:
@@ -35,7 +44,17 @@ class Store:
         self.offsets = Offsets(database)
         self.partitions = Partitions(database)
         self.instances = Instances(database)
+        self.projects = Projects(database)
         self.users = Users(database)
+        self.secrets = Secrets(database)
+        self.workflows = Workflows(database)
+        self.triggers = Triggers(database)
+        self.bulk_jobs = BulkJobs(database)
+        self.search = WorkSearch(database)
+        self.history = History(database, self.search)
+        self.orders = Orders(database)
+        self.retention = Retention(database, self.search)
+        self.people = People(database)
         self.sessions = Sessions(database)
         self.tokens = Tokens(database)
         self.audit = AuditLog(database)

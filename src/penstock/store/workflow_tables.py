@@ -172,9 +172,9 @@ work_orders: Final = sa.Table(
     # The time within its id: lists by it, and periods of it, are ranges of ids.
     _time("inserted_at"),
     _time("updated_at"),
-    # A list reads a page for each workflow and state that is asked for. The trigger comes last, so that what another
-    # trigger made is passed over without a look at its row.
-    sa.Index("ix_penstock_work_orders_created", "workflow_id", "state", "id", "trigger_id"),
+    # A list reads a page for each workflow and state that is asked for. The other filters come last, so that rows
+    # they leave out are passed over without a look at them.
+    sa.Index("ix_penstock_work_orders_created", "workflow_id", "state", "id", "last_activity", "trigger_id"),
     sa.Index("ix_penstock_work_orders_activity", "workflow_id", "state", "last_activity", "id", "trigger_id"),
 )
 
@@ -259,7 +259,8 @@ work_search: Final = sa.Table(
     _id("part"),
     # The words; SQLite has them in a table of its own kind, by the row's number.
     sa.Column("words", postgresql.TSVECTOR().with_variant(sa.Text(), "sqlite")),
-    sa.UniqueConstraint("part", "work_order_id", name="uq_penstock_work_search"),
+    sa.UniqueConstraint("work_order_id", "part", name="uq_penstock_work_search"),
+    sa.Index("ix_penstock_work_search_part", "part"),
     sa.Index(
         "ix_penstock_work_search_words",
         "words",

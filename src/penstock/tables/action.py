@@ -13,6 +13,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.core.failpoints import reach
 from penstock.core.plugin import Action
@@ -25,6 +26,7 @@ _TRIES: Final = 4
 """A transaction that lost to another (deadlock, serialization) is repeated so often before it counts as an outage."""
 
 T = TypeVar("T")
+R = TypeVar("R")
 Refused = tuple[Event, Exception]
 
 
@@ -59,10 +61,21 @@ class Written:
     end: int
     """Where the cursor stands now."""
     refused: list[Refused]
+    waits: Unavailable | None = None
+    """Why the chunk was not written to its end, where no event is to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of rows within a transaction."""
+
+    refused: list[Refused]
+    cut: tuple[int, Unavailable] | None = None
+    """Nothing from this offset on was written, and why."""
 
 
 class SqlAction(Action, Generic[T]):
-    """The base of `table` and of processors; `T` is what an event becomes before it is written."""
+    """Exactly once into a database; `T` is what an event becomes before it is written."""
 
     parallel_safe: ClassVar[bool] = True
     transactional: ClassVar[bool] = True
@@ -80,8 +93,8 @@ class SqlAction(Action, Generic[T]):
         """What is to be written; raises for an event that has nothing that fits."""
 
     @abstractmethod
-    def write(self, connection: sa.Connection, prepared: Sequence[T]) -> None:
-        """Write within the caller's transaction; raises what the database says."""
+    def take(self, connection: sa.Connection, place: Place, prepared: list[tuple[Event, T]]) -> Taken:
+        """Write what can be written within the caller's transaction."""
 
     def close(self) -> None:
         self.target.close()
@@ -103,7 +116,7 @@ class SqlAction(Action, Generic[T]):
         if chunk.throws and refused:
             return self._put_before(chunk, refused[0])
         try:
-            return Written(chunk.end, self._repeated(lambda: self._put(chunk, prepared, refused)))
+            return self._repeated(lambda: self._put(chunk, prepared, refused))
         except _Stopped as stopped:
             return self._put_before(chunk, stopped.refused)
 
@@ -113,21 +126,32 @@ class SqlAction(Action, Generic[T]):
         # What comes before may hold one that is refused, too: the database looks at rows in its own order.
         return earlier if earlier.refused else Written(part.end, [refused])
 
-    def _put(self, chunk: Chunk, prepared: list[tuple[Event, T]], unfit: list[Refused]) -> list[Refused]:
+    def _put(self, chunk: Chunk, prepared: list[tuple[Event, T]], unfit: list[Refused]) -> Written:
         with self.target.transaction() as connection:
             # First: whoever is no longer the owner writes nothing. The row stays locked to the end.
             cursor.move(connection, chunk.place, chunk.current, chunk.end)
             if chunk.settled is not None:
                 cursor.settle(connection, chunk.place, chunk.settled)
             reach("before-rows")
-            refused = sorted([*unfit, *self._written(connection, prepared)], key=_offset)
+            taken = self.take(connection, chunk.place, prepared)
+            if taken.cut is not None:
+                chunk, unfit = self._shortened(connection, chunk, unfit, *taken.cut)
+            refused = sorted([*unfit, *taken.refused], key=_offset)
             if chunk.throws and refused:
                 raise _Stopped(refused[0])
             noted = chunk.failed + [(_offset(each), chunk.encode(*each)) for each in refused]
             cursor.keep(connection, chunk.place, noted)
             reach("before-transaction-commit")
         reach("after-transaction-commit")
-        return refused
+        return Written(chunk.end, refused, taken.cut[1] if taken.cut else None)
+
+    def _shortened(
+        self, connection: sa.Connection, chunk: Chunk, unfit: list[Refused], cut: int, why: Unavailable
+    ) -> tuple[Chunk, list[Refused]]:
+        if cut <= chunk.current:
+            raise why
+        cursor.move(connection, chunk.place, chunk.end, cut)
+        return chunk.before(cut), [each for each in unfit if _offset(each) < cut]
 
     # -- replays ---------------------------------------------------------------------------
 
@@ -140,7 +164,10 @@ class SqlAction(Action, Generic[T]):
         with self.target.transaction() as connection:
             offsets = [event.record.offset() for event, _ in prepared]
             there = cursor.written(connection, place, offsets)
-            refused = self._written(connection, [each for each in prepared if each[0].record.offset() not in there])
+            taken = self.take(connection, place, [e for e in prepared if e[0].record.offset() not in there])
+            if taken.cut is not None:
+                raise taken.cut[1]
+            refused = taken.refused
             bad = {_offset(each) for each in refused}
             cursor.apply(connection, place, [o for o in offsets if o not in there and o not in bad])
         return refused
@@ -159,13 +186,18 @@ class SqlAction(Action, Generic[T]):
                 bad.append((event, error))
         return good, bad
 
-    def _written(self, connection: sa.Connection, prepared: list[tuple[Event, T]]) -> list[Refused]:
+    def sifted(
+        self,
+        connection: sa.Connection,
+        prepared: list[tuple[Event, T]],
+        write: Callable[[sa.Connection, Sequence[T]], object],
+    ) -> list[Refused]:
         """I9: a row that the database refuses is found by halving; the others are written."""
         if not prepared:
             return []
         try:
             with connection.begin_nested():
-                self.write(connection, [row for _, row in prepared])
+                write(connection, [row for _, row in prepared])
         except TargetUnavailable:
             raise
         except Exception as error:
@@ -175,10 +207,11 @@ class SqlAction(Action, Generic[T]):
                 said = RowRefused(words(error)) if isinstance(error, exc.SQLAlchemyError) else error
                 return [(prepared[0][0], said)]
             middle = len(prepared) // 2
-            return self._written(connection, prepared[:middle]) + self._written(connection, prepared[middle:])
+            first = self.sifted(connection, prepared[:middle], write)
+            return first + self.sifted(connection, prepared[middle:], write)
         return []
 
-    def _repeated(self, act: Callable[[], list[Refused]]) -> list[Refused]:
+    def _repeated(self, act: Callable[[], R]) -> R:
         for attempt in range(1, _TRIES):
             try:
                 return act()
@@ -187,6 +220,17 @@ class SqlAction(Action, Generic[T]):
                     raise
                 time.sleep(random.uniform(0.01, 0.05) * 2**attempt)
         return act()
+
+
+class RowAction(SqlAction[T]):
+    """The base of `table` and of processors: all rows are written, whatever their number."""
+
+    @abstractmethod
+    def write(self, connection: sa.Connection, prepared: Sequence[T]) -> None:
+        """Write within the caller's transaction; raises what the database says."""
+
+    def take(self, connection: sa.Connection, place: Place, prepared: list[tuple[Event, T]]) -> Taken:  # noqa: ARG002 - rows say themselves where they were
+        return Taken(self.sifted(connection, prepared, self.write))
 
 
 class _Stopped(Exception):

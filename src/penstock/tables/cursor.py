@@ -66,6 +66,21 @@ def read(connection: sa.Connection, place: Place) -> int | None:
     return connection.scalar(sa.select(cursors.c.next_offset).where(*_at(cursors, place)))
 
 
+def positions(connection: sa.Connection, pipeline: str) -> dict[tuple[str, int], int]:
+    """Where the rows of a pipeline end, by topic and partition; of topics that were made anew, as of the last one."""
+    c = cursors.c
+    query = sa.select(c.topic, c.partition, c.next_offset).where(c.pipeline == pipeline).order_by(c.updated_at)
+    return {(row.topic, row.partition): row.next_offset for row in connection.execute(query)}
+
+
+def topic_ids(connection: sa.Connection, pipeline: str, topic: str) -> list[str]:
+    """Ids by which the pipeline has known topics of this name, the last one first."""
+    c = cursors.c
+    last = sa.func.max(c.updated_at)
+    query = sa.select(c.topic_id).where(c.pipeline == pipeline, c.topic == topic).group_by(c.topic_id)
+    return list(connection.scalars(query.order_by(last.desc())))
+
+
 def begin(connection: sa.Connection, place: Place, offset: int) -> None:
     """The first cursor of a partition; `Fenced` where somebody else has just begun."""
     values = _key(place) | {"topic": place.topic, "next_offset": offset, "updated_at": _now()}

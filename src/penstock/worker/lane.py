@@ -8,13 +8,17 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock.core.deadline import Deadline
 from penstock.kafka.calls import CALLS
 from penstock.worker.journal import Journal, Pages
 from penstock.worker.pipeline import Pipeline
-from penstock.worker.protocol import UnitOutcome, UnitRequest, WindowOutcome, WindowRequest
+from penstock.worker.protocol import RunsRequest, UnitOutcome, UnitRequest, WindowOutcome, WindowRequest
 from penstock.worker.unit import UnitRun, UnknownBlueprint
+
+if TYPE_CHECKING:
+    from penstock.worker.running import Running
 
 _GRACE = 0.03
 """Seconds in which no unit ends, after the deadline: what is still there is acting, and is left behind."""
@@ -40,6 +44,7 @@ class Lane:
         """With a foreign source, and an action that does not return."""
         self._journal: Journal | None = None
         self._pages: dict[int, Pages] = {}
+        self._running: Running | None = None
         # Batches are short-lived: scanning young objects each 700 allocations costs a tenth of the drain and frees
         # nothing.
         gc.set_threshold(50_000, 20, 50)
@@ -56,6 +61,8 @@ class Lane:
         if request.retiring:
             self._retire()
         self._turn_pages(request)
+        if request.runs is not None:
+            return self._execute(request, request.runs, deadline)
         runs = [
             UnitRun(u, self._pipeline, deadline.sooner(u.seconds), self._pages.get(u.unit))
             for u in request.units
@@ -75,6 +82,17 @@ class Lane:
             time.monotonic() - began,
             self._tainted,
             registry_calls=CALLS.take(),
+        )
+
+    def _execute(self, request: WindowRequest, runs: RunsRequest, deadline: Deadline) -> WindowOutcome:
+        """Runs of workflows, in a lane that does nothing else."""
+        from penstock.worker.running import Running  # noqa: PLC0415 - other lanes need none of it
+
+        if self._running is None:
+            self._running = Running(runs)
+        outcome = self._running.window(runs, deadline, detach=request.detach)
+        return WindowOutcome(
+            request.lane, os.getpid(), [], [], request.seconds, tainted=self._running.tainted, runs=outcome
         )
 
     def _turn_pages(self, request: WindowRequest) -> None:

@@ -101,9 +101,40 @@ class UnitRequest:
     """Events per second that may begin."""
 
 
+@dataclass(slots=True, frozen=True)
+class RunsRequest:
+    """What a lane that executes runs of workflows is told; it claims them itself."""
+
+    url: str
+    """Address of the store."""
+    key: str | None
+    """Of the store's secrets."""
+    token: str
+    """By which a process that has none yet claims from now on; never given to two."""
+    claims: bool = True
+    """False: begin no more runs, and return when those under way have ended."""
+
+
+@dataclass(slots=True, frozen=True)
+class RunsOutcome:
+    """How a window of runs went."""
+
+    token: str
+    """By which this process claims."""
+    claimed: int
+    ended: dict[str, int]
+    """Runs by the state that they ended in."""
+    flying: int
+    """Runs that are still being executed."""
+    more: bool
+    """There were more runs than it could take."""
+    away: str | None = None
+    """Why the store could not be reached."""
+
+
 @dataclass(slots=True)
 class WindowRequest:
-    """One Spark job's worth of units."""
+    """One Spark job's worth of units, or a time in which runs of workflows are executed."""
 
     lane: str
     seconds: float
@@ -115,6 +146,7 @@ class WindowRequest:
     """File of the lane's progress journal."""
     retiring: bool = False
     """True: close everything that can be closed; the process will be ended."""
+    runs: RunsRequest | None = None
 
 
 @dataclass(slots=True)
@@ -243,6 +275,7 @@ class WindowOutcome:
     """A thread of the process hangs in an action: the process should be replaced."""
     registry_calls: dict[str, Times] = field(default_factory=dict)
     """How long calls of schema registries took since the last window, by what came of them."""
+    runs: RunsOutcome | None = None
 
 
 def packed(outcome: WindowOutcome) -> bytes:

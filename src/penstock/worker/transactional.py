@@ -35,7 +35,7 @@ Collected = tuple[Item, FailedEvent | None]
 class Part:
     """One partition, between its cursor in the database and what was fed of it."""
 
-    __slots__ = ("began", "collected", "cursor", "end", "epoch", "place", "reported", "settled")
+    __slots__ = ("began", "collected", "cursor", "end", "epoch", "place", "reported", "settled", "stopped")
 
     def __init__(self, place: Place, epoch: int, cursor: int) -> None:
         self.place = place
@@ -49,6 +49,8 @@ class Part:
         """Failures below this offset were told to the driver."""
         self.settled: int | None = None
         """Failures below this offset are dead letters, and the database does not know it yet."""
+        self.stopped = False
+        """True: a chunk was not written to its end; nothing behind it is, within this unit."""
 
 
 class Transactional(Inline):
@@ -86,7 +88,7 @@ class Transactional(Inline):
         elif part.reported:
             # The driver plans a partition again only when all that was told of it is settled.
             part.settled, part.reported = part.reported, 0
-        part.end = part.cursor
+        part.end, part.stopped = part.cursor, False
         return part.cursor
 
     def begin(self, tally: Tally, deadline: Deadline, pages: Pages | None = None, *, exact: bool = True) -> None:
@@ -176,7 +178,7 @@ class Transactional(Inline):
 
     def _flush(self, part: Part) -> bool:
         """Write what is collected; False when the database is away: then it is collected still."""
-        if self.tally.halt is not None and self.tally.halt.kind == "outage":
+        if part.stopped or (self.tally.halt is not None and self.tally.halt.kind == "outage"):
             return False
         if not part.collected and part.end <= part.cursor:
             return True
@@ -190,7 +192,7 @@ class Transactional(Inline):
                 part.collected = []
             self.tally.outage(error)
             return False
-        return True
+        return not part.stopped
 
     def _put(self, part: Part) -> None:
         events = [item for item, failed in part.collected if failed is None]
@@ -226,9 +228,12 @@ class Transactional(Inline):
         left = [each for each in part.collected if each[0].record.offset() >= written.end]
         part.collected = []
         if left:
-            # With THROW the chunk ended at an event that the database refuses.
             self._rest += [item for item, _ in left]
-            part.end = written.end
+            part.end, part.stopped = written.end, True
+        if written.waits is not None:
+            self.tally.outage(written.waits)
+        elif left:
+            # With THROW the chunk ended at an event that the database refuses.
             event, error = written.refused[0]
             self.tally.take(self.tally.made(event, "write", error))
 

@@ -1,1 +1,5 @@
 """Work orders, runs and steps."""
+
+from penstock.workflows.failing import StepFailed
+
+__all__ = ["StepFailed"]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from penstock.act.notify import Notify
-from penstock.act.public_address import AddressRefusedError
 from penstock.act.registry import actions, check_action
 from penstock.act.urns import parse_urn
 from penstock.act.webhook import WebhookAwayError, WebhookRefusedError
@@ -19,6 +18,7 @@ from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.event import Event, Record
 from penstock.core.plugin import Action, PipelineContext
 from penstock.core.secrets import find_secrets, masked
+from penstock.workflows.public_address import AddressRefusedError
 from tests.behaviour.act.hook_server import Answer, HookServer, Request
 
 DATASET = "urn:li:dataset:(urn:li:dataPlatform:hive,shop.orders,PROD)"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from penstock.act.public_address import AddressRefusedError, check_public
 from penstock.act.registry import actions
 from penstock.act.webhook import WebhookAwayError, WebhookError, WebhookRefusedError, retry_after
 from penstock.core.errors import ConfigError, Terminal, Transient, Unavailable
 from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext
+from penstock.workflows.public_address import AddressRefusedError, check_public
 from tests.behaviour.act.hook_server import Answer, HookServer
 from tests.support.events import make_event
 

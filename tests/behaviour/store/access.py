@@ -21,44 +21,44 @@ def make_project(store: Store, name: str) -> str:
 class UsersBehaviour:
     def test_a_user_has_roles_and_projects_and_an_address_of_its_own(self, store: Store) -> None:
         health, water = make_project(store, "health"), make_project(store, "water")
-        made = store.users.create("a@example.org", name="A", role="viewer", projects={health: "editor"})
+        made = store.people.create("a@example.org", name="A", role="viewer", projects={health: "editor"})
         assert (made.role, made.projects, made.revision, made.has_password) == ("viewer", {health: "editor"}, 1, False)
-        assert store.users.by_email("a@example.org") == made == store.users.get(made.id)
+        assert store.people.by_email("a@example.org") == made == store.people.get(made.id)
         with pytest.raises(Taken):
-            store.users.create("a@example.org")
-        assert [project.name for project in store.users.projects()] == ["health", "water"]
-        changed = store.users.change(made.id, 1, projects={water: "viewer"}, role=None)
+            store.people.create("a@example.org")
+        assert [project.name for project in store.people.projects()] == ["health", "water"]
+        changed = store.people.change(made.id, 1, projects={water: "viewer"}, role=None)
         assert (changed.projects, changed.role, changed.name, changed.revision) == ({water: "viewer"}, None, "A", 2)
 
     def test_a_change_from_what_is_no_longer_so_is_refused(self, store: Store) -> None:
-        made = store.users.create("a@example.org")
-        store.users.change(made.id, 1, name="B")
+        made = store.people.create("a@example.org")
+        store.people.change(made.id, 1, name="B")
         with pytest.raises(Changed):
-            store.users.change(made.id, 1, name="C")
+            store.people.change(made.id, 1, name="C")
         with pytest.raises(Changed):
-            store.users.delete(made.id, 1)
-        assert [user.name for user in store.users.all()] == ["B"]
-        store.users.delete(made.id, 2)
-        assert store.users.all() == []
+            store.people.delete(made.id, 1)
+        assert [user.name for user in store.people.all()] == ["B"]
+        store.people.delete(made.id, 2)
+        assert store.people.all() == []
 
     def test_another_password_ends_the_sessions_and_a_deleted_user_leaves_nothing(self, store: Store) -> None:
-        made = store.users.create("a@example.org", password="hash", subject="issuer|7")
-        assert store.users.by_subject("issuer|7") == made
+        made = store.people.create("a@example.org", password="hash", subject="issuer|7")
+        assert store.people.by_subject("issuer|7") == made
         store.sessions.begin("s1", made.id, seconds=60, address=None, agent=None)
-        store.users.change(made.id, None, name="A")
+        store.people.change(made.id, None, name="A")
         assert store.sessions.get("s1") is not None
-        store.users.change(made.id, None, password="other")
+        store.people.change(made.id, None, password="other")
         assert store.sessions.get("s1") is None
         store.sessions.begin("s2", made.id, seconds=60, address=None, agent=None)
         store.tokens.create("t", "digest", "pst_x", role="viewer", by="a", user_id=made.id)
-        store.users.delete(made.id, None)
+        store.people.delete(made.id, None)
         assert store.sessions.get("s2") is None
         assert store.tokens.all() == []
 
 
 class LoginsBehaviour:
     def test_a_session_ends_by_time_and_by_wish(self, store: Store) -> None:
-        user = store.users.create("a@example.org")
+        user = store.people.create("a@example.org")
         for name in ("s1", "s2"):
             store.sessions.begin(name, user.id, seconds=60, address="10.0.0.1", agent="browser")
         found = store.sessions.get("s1")

@@ -45,7 +45,7 @@ def loaded(make_client: Callable[..., Api], tmp_path: Path) -> Api:
     store = api.desk.store
     store.pipelines.save_spec(spec.name, spec.version, stored(spec))
     store.pipelines.put_state(spec.name, "i-1", "running")
-    store.users.create("ada@example.org", role="admin", password=hash_password(CANARY))
+    store.people.create("ada@example.org", role="admin", password=hash_password(CANARY))
     configure_logs(level="debug", format="json", secrets=api.desk.settings.secrets | spec.secrets)
     return api
 
@@ -54,7 +54,7 @@ def test_i08_no_answer_and_no_log_holds_a_secret(loaded: Api, capfd: pytest.Capt
     api, said = loaded, []
     parts = {"name": "secretive", "version": "x", "other": "x", "topic": "orders", "partition": 0, "offset": 0}
     parts |= {"letter": 1, "job": "discard-1", "kind": "action", "plugin": "webhook", "token": "x"}
-    parts["user"] = api.desk.store.users.all()[0].id
+    parts["user"] = api.desk.store.people.all()[0].id
     for method, path, _, sent in MATRIX:
         if not path.endswith(("/tail", "/records", "/topics", "/decoders", "/offsets", "/preview", "/reset")):
             said.append(api.ask(method, path.format(**parts), **sent))

@@ -75,7 +75,7 @@ _ORDER = ("viewer", "operator", "admin")
 
 
 def _path(api: Api, template: str) -> str:
-    user = api.desk.store.users.by_email("someone@example.org") or api.desk.store.users.create("someone@example.org")
+    user = api.desk.store.people.by_email("someone@example.org") or api.desk.store.people.create("someone@example.org")
     parts = {
         "name": "orders",
         "version": "v-orders",

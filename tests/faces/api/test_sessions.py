@@ -17,7 +17,7 @@ from tests.faces.api.conftest import PASSWORD, Api
 
 @pytest.fixture
 def person(api: Api) -> str:
-    return api.desk.store.users.create("ada@example.org", role="operator", password=hash_password(PASSWORD)).id
+    return api.desk.store.people.create("ada@example.org", role="operator", password=hash_password(PASSWORD)).id
 
 
 def log_in(api: Api, password: str = PASSWORD, user: str = "Ada@example.org") -> httpx.Response:
@@ -66,7 +66,7 @@ def test_who_does_not_exist_and_a_wrong_password_look_the_same(api: Api, person:
 
 def test_too_many_failures_close_the_door_for_a_while(make_client: Callable[..., Api]) -> None:
     api = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_HTTP_ATTEMPTS="3")
-    api.desk.store.users.create("ada@example.org", role="viewer", password=hash_password(PASSWORD))
+    api.desk.store.people.create("ada@example.org", role="viewer", password=hash_password(PASSWORD))
     assert [log_in(api, "wrong").status_code for _ in range(4)] == [401, 401, 401, 429]
     refused = log_in(api)
     assert refused.status_code == 429
@@ -105,9 +105,9 @@ def test_a_token_is_bounded_by_its_maker_now_and_later(api: Api, person: str) ->
     assert api.ask("POST", "/pipelines/orders/pause", "own").status_code == 200
     assert api.ask("POST", "/tokens", "own", json={"name": "u", "role": "viewer"}).status_code == 403
     assert [token["name"] for token in api.ask("GET", "/tokens", "own").json()] == ["t"]
-    api.desk.store.users.change(person, None, role="viewer")
+    api.desk.store.people.change(person, None, role="viewer")
     assert api.ask("POST", "/pipelines/orders/resume", "own").status_code == 403
-    api.desk.store.users.change(person, None, disabled_at=1)
+    api.desk.store.people.change(person, None, disabled_at=1)
     assert api.ask("GET", "/pipelines", "own").status_code == 401
 
 

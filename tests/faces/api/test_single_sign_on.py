@@ -121,22 +121,22 @@ def test_whom_the_provider_vouches_for_is_let_in(api: Api, provider: Provider) -
     assert SESSION_COOKIE in back.headers["set-cookie"]
     who = api.ask("GET", "/session", None).json()
     assert (who["name"], who["role"]) == ("ada@example.org", "viewer")
-    [user] = api.desk.store.users.all()
+    [user] = api.desk.store.people.all()
     assert user.subject == f"{provider.issuer}|7"
     come_back(api, provider)
-    assert len(api.desk.store.users.all()) == 1
+    assert len(api.desk.store.people.all()) == 1
     assert provider.authorization[-1].startswith("Basic ")
     assert _SECRET not in back.text + str(back.headers)
 
 
 def test_a_user_made_before_keeps_the_role(api: Api, provider: Provider) -> None:
-    api.desk.store.users.create("ada@example.org", role="operator")
+    api.desk.store.people.create("ada@example.org", role="operator")
     come_back(api, provider)
     assert api.ask("GET", "/session", None).json()["role"] == "operator"
 
 
 def test_an_address_that_nobody_verified_takes_over_no_user(api: Api, provider: Provider) -> None:
-    api.desk.store.users.create("ada@example.org", role="admin")
+    api.desk.store.people.create("ada@example.org", role="admin")
     provider.claims = {"email_verified": False}
     refused = come_back(api, provider)
     assert (refused.status_code, refused.json()["code"]) == (401, "unauthenticated")
@@ -151,7 +151,7 @@ def test_tokens_for_others_or_of_another_time_are_refused(api: Api, provider: Pr
     provider.claims = claims
     refused = come_back(api, provider)
     assert (refused.status_code, refused.json()["code"]) == (401, "unauthenticated")
-    assert api.desk.store.users.all() == []
+    assert api.desk.store.people.all() == []
 
 
 def test_a_token_signed_by_another_key_is_refused(api: Api, provider: Provider) -> None:
@@ -173,7 +173,7 @@ def test_people_are_sent_to_no_other_place(api: Api, provider: Provider, to: str
 
 def test_a_disabled_user_and_an_absent_provider(api: Api, provider: Provider, make_client: Callable[..., Api]) -> None:
     come_back(api, provider)
-    api.desk.store.users.change(api.desk.store.users.all()[0].id, None, disabled_at=1)
+    api.desk.store.people.change(api.desk.store.people.all()[0].id, None, disabled_at=1)
     assert come_back(api, provider).status_code == 401
     away = make_client(
         PENSTOCK_HTTP_AUTH="oidc", PENSTOCK_OIDC_ISSUER="http://127.0.0.1:1", PENSTOCK_OIDC_CLIENT_ID="penstock"

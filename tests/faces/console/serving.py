@@ -33,7 +33,7 @@ def main(folder: Path, options: list[str]) -> None:
         desk, authentication = Desk(store, settings), Authentication(store, settings)
         if "--login" in options:
             for email, role in USERS.items():
-                store.users.create(email, name=None, role=role, password=hash_password(PASSWORD))
+                store.people.create(email, name=None, role=role, password=hash_password(PASSWORD))
 
         def extend(app: FastAPI) -> None:
             mount_api(app, desk, authentication)

@@ -15,23 +15,35 @@ from ruamel.yaml import YAML
 from penstock.config.dialects.datahub import LegacyFilter
 from penstock.config.dialects.wherehows_file import WhereHowsFile
 from penstock.config.reference import PAGE, reference
-from penstock.config.schema import SCHEMA_FILE, pipeline_schema, schema_text
+from penstock.config.schema import (
+    SCHEMA_FILE,
+    WORKFLOW_SCHEMA_FILE,
+    pipeline_schema,
+    schema_text,
+    workflow_schema,
+)
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.config.translation import key_paths, model_at, model_in
+from penstock.config.trigger import FIELDS
+from penstock.config.trigger_model import KafkaConfiguration
+from penstock.config.workflow import WorkflowSpec
 
 REPOSITORY = Path(__file__).parents[3]
 
 
 def test_the_shipped_schema_is_current() -> None:
-    assert SCHEMA_FILE.read_text() == schema_text(), "run python -m penstock.config.schema"
+    assert SCHEMA_FILE.read_text() == schema_text(pipeline_schema()), "run python -m penstock.config.schema"
+    assert WORKFLOW_SCHEMA_FILE.read_text() == schema_text(workflow_schema()), "run python -m penstock.config.schema"
 
 
 def test_the_reference_page_is_current() -> None:
     assert (REPOSITORY / PAGE).read_text() == reference(), "run python -m penstock.config.reference"
 
 
-@pytest.mark.parametrize("model", [PipelineSpec, Settings, LegacyFilter, WhereHowsFile])
+@pytest.mark.parametrize(
+    "model", [PipelineSpec, Settings, LegacyFilter, WhereHowsFile, WorkflowSpec, KafkaConfiguration]
+)
 def test_every_key_is_explained(model: type[BaseModel]) -> None:
     for path in key_paths(model):
         info = model_at(model, path[:-1]).model_fields[str(path[-1])]
@@ -98,8 +110,28 @@ def test_the_schema_knows_files_of_jobs() -> None:
     assert not _valid(GOOD + "dialect: wherehows")
 
 
-def test_the_schema_is_a_schema() -> None:
-    jsonschema.Draft202012Validator.check_schema(json.loads(schema_text()))
+def test_the_schemas_are_schemas() -> None:
+    for file in (SCHEMA_FILE, WORKFLOW_SCHEMA_FILE):
+        jsonschema.Draft202012Validator.check_schema(json.loads(file.read_text()))
+
+
+WORKFLOW = "kind: workflow\nname: w\nsteps: [{name: a, python: 'm:f'}]\n"
+
+
+def test_the_schema_knows_workflows() -> None:
+    trigger = "hosts: ['b:9092'], topics: [a], initial_offset_reset_policy: latest"
+    assert _valid(WORKFLOW)
+    assert _valid(WORKFLOW + f"project: lab\ntriggers: [{{{trigger}, rate: 10/s, sasl: plain, password: '${{P}}'}}]")
+    assert _valid(WORKFLOW + f"project: {{name: lab}}\ntriggers: {{k: {{kafka_configuration: {{{trigger}}}}}}}")
+    assert _valid(WORKFLOW + "edges: [{from: k, to: a, when: success}]\nlimits: {soft: 3}")
+    assert not _valid(WORKFLOW + "edges: [{source: k, to: a}]")
+    assert not _valid(WORKFLOW + "source: {}")
+    assert not _valid(WORKFLOW.replace("python: 'm:f'", "python: 'm:f', http: 'http://x'"))
+    assert not _valid(WORKFLOW.replace(", python: 'm:f'", ""))
+
+
+def test_the_schema_has_every_field_of_kafka() -> None:
+    assert set(KafkaConfiguration.model_fields) == set(FIELDS)
 
 
 def test_loading_needs_neither_spark_nor_the_kafka_client() -> None:

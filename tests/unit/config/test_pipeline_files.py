@@ -159,8 +159,8 @@ def test_broken_syntax_does_not_hide_the_documents_before_it() -> None:
         ("p.txt", b"", "p.txt: is not a pipeline file; allowed: .yml, .yaml, .json, .toml, .job, .properties"),
         (
             "p.yaml",
-            b"kind: workflow\n",
-            "p.yaml:1: kind: documents of kind 'workflow' are not supported by this version",
+            b"kind: recipe\n",
+            "p.yaml:1: kind: documents of kind 'recipe' are not supported by this version",
         ),
         (
             "p.yaml",

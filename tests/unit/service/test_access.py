@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.act.public_address import AddressRefusedError
 from penstock.config.http_settings import MaskRule
 from penstock.core.clock import Surroundings
 from penstock.core.errors import ConfigError
@@ -14,6 +13,7 @@ from penstock.service.attempts import Attempts, TooManyAttempts
 from penstock.service.masking import Masking
 from penstock.service.outbound import Outbound
 from penstock.service.passwords import hash_password, verify_password
+from penstock.workflows.public_address import AddressRefusedError
 
 
 @pytest.mark.parametrize("role", ROLES)

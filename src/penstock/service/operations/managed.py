@@ -101,6 +101,6 @@ def _named(name: str, found: Submitted) -> Submitted:
 
 
 def _known_project(desk: Desk, project: str | None) -> None:
-    if project is not None and project not in {row.id for row in desk.store.users.projects()}:
+    if project is not None and project not in {row.id for row in desk.store.people.projects()}:
         problem = Problem(path="project", message="there is no such project", received=project)
         raise InvalidConfigError([problem])

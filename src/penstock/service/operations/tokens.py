@@ -97,7 +97,7 @@ def create_token(desk: Desk, actor: Actor, new: NewToken) -> MadeToken:
     own = actor.role_in(project)
     if own is None or ROLES.index(own) < ROLES.index(new.role):
         raise NotAllowed(f"a token's role is at most its maker's, {own or 'none'}", received=new.role)
-    if project is not None and project not in {row.id for row in desk.store.users.projects()}:
+    if project is not None and project not in {row.id for row in desk.store.people.projects()}:
         raise ConfigError("there is no such project", received=new.project)
     key = new_key(TOKEN_PREFIX)
     data = {"role": new.role, "expires_in": new.expires_in}

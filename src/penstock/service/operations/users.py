@@ -17,7 +17,7 @@ from penstock.service.audit import audited
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import View
 from penstock.service.passwords import hash_password, verify_password
-from penstock.store import UserRow
+from penstock.store import PersonRow
 
 _EMAIL: Final = re.compile(r"[^@\s]{1,200}@[^@\s]{1,200}")
 
@@ -46,7 +46,7 @@ class UserView(View):
     """The ETag of changes."""
 
     @classmethod
-    def of(cls, row: UserRow) -> UserView:
+    def of(cls, row: PersonRow) -> UserView:
         return cls(
             id=row.id,
             email=row.email,
@@ -105,14 +105,14 @@ class NewUser(BaseModel):
 def list_users(desk: Desk, actor: Actor) -> list[UserView]:
     """By address."""
     require(actor, "users.manage")
-    return [UserView.of(row) for row in desk.store.users.all()]
+    return [UserView.of(row) for row in desk.store.people.all()]
 
 
 def list_projects(desk: Desk, actor: Actor) -> list[ProjectView]:
     """Those that the actor has a role in."""
     return [
         ProjectView(id=row.id, name=row.name)
-        for row in desk.store.users.projects()
+        for row in desk.store.people.projects()
         if actor.role_in(row.id) is not None
     ]
 
@@ -128,7 +128,7 @@ def create_user(desk: Desk, actor: Actor, new: NewUser) -> UserView:
     _known_projects(desk, new.projects)
     password = hash_password(new.password.reveal()) if new.password else None
     with audited(desk.store, actor, "users.create", f"user/{new.email}") as change:
-        row = desk.store.users.create(
+        row = desk.store.people.create(
             new.email, name=new.name, role=new.role, password=password, projects=dict(new.projects)
         )
         change.after = _kept(row)
@@ -149,7 +149,7 @@ def change_user(desk: Desk, actor: Actor, user_id: str, wanted: UserChange, revi
         _keep_an_admin(desk, row)
     with audited(desk.store, actor, "users.change", f"user/{row.email}", before=_kept(row)) as change:
         projects = dict(wanted.projects) if wanted.projects is not None else None
-        row = desk.store.users.change(row.id, revision, projects=projects, **values)
+        row = desk.store.people.change(row.id, revision, projects=projects, **values)
         change.after = _kept(row)
     return UserView.of(row)
 
@@ -164,7 +164,7 @@ def set_password(desk: Desk, actor: Actor, user_id: str, password: Secret, old: 
         raise ConfigError("the old password is wrong")
     hashed = hash_password(password.reveal())
     with audited(desk.store, actor, "users.password", f"user/{row.email}"):
-        desk.store.users.change(row.id, None, password=hashed)
+        desk.store.people.change(row.id, None, password=hashed)
 
 
 def delete_user(desk: Desk, actor: Actor, user_id: str, revision: int | None) -> None:
@@ -173,7 +173,7 @@ def delete_user(desk: Desk, actor: Actor, user_id: str, revision: int | None) ->
     row = _user(desk, user_id)
     _keep_an_admin(desk, row)
     with audited(desk.store, actor, "users.delete", f"user/{row.email}", before=_kept(row)):
-        desk.store.users.delete(row.id, revision)
+        desk.store.people.delete(row.id, revision)
 
 
 def known_id(written: str, what: str) -> str:
@@ -184,22 +184,22 @@ def known_id(written: str, what: str) -> str:
         raise NotFound(f"no such {what}", received=written[:100]) from None
 
 
-def _user(desk: Desk, user_id: str) -> UserRow:
-    row = desk.store.users.get(known_id(user_id, "user"))
+def _user(desk: Desk, user_id: str) -> PersonRow:
+    row = desk.store.people.get(known_id(user_id, "user"))
     if row is None:
         raise NotFound("no such user", received=user_id)
     return row
 
 
 def _known_projects(desk: Desk, projects: dict[str, Role]) -> None:
-    known = {row.id for row in desk.store.users.projects()}
+    known = {row.id for row in desk.store.people.projects()}
     for project in projects:
         if project not in known:
             raise ConfigError("there is no such project", received=project[:100])
 
 
-def _keep_an_admin(desk: Desk, leaving: UserRow) -> None:
-    others = [row for row in desk.store.users.all() if row.id != leaving.id]
+def _keep_an_admin(desk: Desk, leaving: PersonRow) -> None:
+    others = [row for row in desk.store.people.all() if row.id != leaving.id]
     admins = [row for row in others if row.role == "admin" and row.disabled_at is None]
     tokens = [row for row in desk.store.tokens.all() if row.user_id is None and row.role == "admin"]
     good = [row for row in tokens if row.project_id is None and row.revoked_at is None and not row.expired]
@@ -207,5 +207,5 @@ def _keep_an_admin(desk: Desk, leaving: UserRow) -> None:
         raise LastAdmin(f"{leaving.email} is the last admin", hint="make another one first")
 
 
-def _kept(row: UserRow) -> str:
+def _kept(row: PersonRow) -> str:
     return orjson.dumps(UserView.of(row).model_dump(exclude={"id", "revision"})).decode()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from alembic import context
 
+from penstock.store import workflow_tables
 from penstock.store.schema import VERSION_TABLE
-from penstock.store.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
+    target_metadata=workflow_tables.projects.metadata,  # whose import has made all tables known
     version_table=VERSION_TABLE,
     render_as_batch=True,  # SQLite changes a table by making it anew
 )

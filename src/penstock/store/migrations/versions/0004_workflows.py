@@ -217,7 +217,9 @@ def upgrade() -> None:
         ["workflow_id", "state", "last_activity", "id", "trigger_id"],
     )
     op.create_index(
-        "ix_penstock_work_orders_created", "penstock_work_orders", ["workflow_id", "state", "id", "trigger_id"]
+        "ix_penstock_work_orders_created",
+        "penstock_work_orders",
+        ["workflow_id", "state", "id", "last_activity", "trigger_id"],
     )
     op.create_table(
         "penstock_work_search",
@@ -226,9 +228,10 @@ def upgrade() -> None:
         sa.Column("part", ID, nullable=False),
         sa.Column("words", WORDS, nullable=True),
         sa.PrimaryKeyConstraint("number"),
-        sa.UniqueConstraint("part", "work_order_id", name="uq_penstock_work_search"),
+        sa.UniqueConstraint("work_order_id", "part", name="uq_penstock_work_search"),
         sqlite_autoincrement=True,
     )
+    op.create_index("ix_penstock_work_search_part", "penstock_work_search", ["part"])
     op.create_index(
         "ix_penstock_work_search_words",
         "penstock_work_search",
@@ -308,4 +311,4 @@ def upgrade() -> None:
 
     if op.get_bind().dialect.name == "sqlite":
         # Without places of words, which only searches for phrases need: half the size.
-        op.execute("CREATE VIRTUAL TABLE penstock_work_words USING fts5(words, detail = none, tokenize = 'unicode61')")
+        op.execute("CREATE VIRTUAL TABLE penstock_work_words USING fts5(words, detail = none, tokenize = 'ascii')")

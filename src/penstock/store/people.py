@@ -28,7 +28,7 @@ class Changed(PenstockError, Terminal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserRow:
+class PersonRow:
     """One person."""
 
     id: str
@@ -55,7 +55,7 @@ class ProjectRow:
     name: str
 
 
-class Users:
+class People:
     """The repository of people. Times are epoch milliseconds."""
 
     def __init__(self, database: Database) -> None:
@@ -70,7 +70,7 @@ class Users:
         password: str | None = None,
         subject: str | None = None,
         projects: Mapping[str, str] | None = None,
-    ) -> UserRow:
+    ) -> PersonRow:
         """`password` is a hash. `Taken` where the address is another one's."""
         user_id = new_id()
         with self._database.write() as connection:
@@ -85,24 +85,24 @@ class Users:
             _put_members(connection, user_id, projects or {})
             return self._read(connection, users.c.id == user_id)[0]
 
-    def get(self, user_id: str) -> UserRow | None:
+    def get(self, user_id: str) -> PersonRow | None:
         return self._one(users.c.id == user_id)
 
-    def by_email(self, email: str) -> UserRow | None:
+    def by_email(self, email: str) -> PersonRow | None:
         return self._one(users.c.email == email)
 
-    def by_subject(self, subject: str) -> UserRow | None:
+    def by_subject(self, subject: str) -> PersonRow | None:
         """Who logs in at an OpenID provider as this."""
         return self._one(credentials.c.subject == subject)
 
-    def all(self) -> list[UserRow]:
+    def all(self) -> list[PersonRow]:
         """By address."""
         with self._database.read() as connection:
             return self._read(connection)
 
     def change(
         self, user_id: str, revision: int | None, *, projects: Mapping[str, str] | None = None, **values: Any
-    ) -> UserRow:
+    ) -> PersonRow:
         """Set `name`, `role`, `password` (a hash), `subject` or `disabled_at`, and memberships where they are given.
 
         `Changed` where the user's revision is not this one (None: whatever it is). A user that is disabled or gets
@@ -144,19 +144,19 @@ class Users:
         if not connection.execute(update.values(**values, revision=c.revision + 1)).rowcount:
             raise Changed("the user was changed by somebody else meanwhile", hint="look at it again")
 
-    def _one(self, condition: sa.ColumnElement[bool]) -> UserRow | None:
+    def _one(self, condition: sa.ColumnElement[bool]) -> PersonRow | None:
         with self._database.read() as connection:
             found = self._read(connection, condition)
         return found[0] if found else None
 
-    def _read(self, connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[UserRow]:
+    def _read(self, connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[PersonRow]:
         own = (users.c.id, users.c.email, users.c.name, users.c.role)
         c = credentials.c
         login = (c.password, c.subject, c.disabled_at, sa.func.coalesce(c.revision, 0).label("revision"))
         query = sa.select(*own, *login).outerjoin(credentials, c.user_id == users.c.id).where(*conditions)
         found = connection.execute(query.order_by(users.c.email)).mappings().all()
         roles = _memberships(connection, [row["id"] for row in found])
-        return [UserRow(**row, projects=roles.get(row["id"], {})) for row in found]
+        return [PersonRow(**row, projects=roles.get(row["id"], {})) for row in found]
 
 
 def _memberships(connection: sa.Connection, ids: Sequence[str]) -> dict[str, dict[str, str]]:

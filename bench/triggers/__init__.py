@@ -1,0 +1,1 @@
+"""Triggers and work orders: intake, runs, history."""

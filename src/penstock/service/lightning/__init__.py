@@ -1,0 +1,1 @@
+"""Projects of OpenFn Lightning: read, imported, and written again."""

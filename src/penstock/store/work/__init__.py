@@ -1,0 +1,1 @@
+"""Rows of projects, workflows, triggers, work orders and runs."""

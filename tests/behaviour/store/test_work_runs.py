@@ -1,0 +1,244 @@
+"""How workers take runs and report them, on every database."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from penstock.core.ids import new_id
+from penstock.store import Store
+from penstock.store.work.claims import PER_WORKFLOW, Claims
+from penstock.store.work.losing import RERUNS, Losses
+from penstock.store.work.results import LogLine, Report, Results, RunEnd, StepResult, StepRow
+from penstock.store.workflow_tables import runs
+from penstock.workflows.states import derived
+from tests.support.postgres import PostgresServer
+from tests.support.work import Work, now
+
+
+def ended(run: str, state: str = "success") -> RunEnd:
+    at = now()
+    return RunEnd(id=run, state=state, error_type=None, final_dataclip_id=None, started_at=at, finished_at=at)
+
+
+def step(run: str, snapshot: str, **more: object) -> StepRow:
+    values = {"id": new_id(), "name": "one", "input_dataclip_id": None, "started_at": now()}
+    return StepRow(run_id=run, snapshot_id=snapshot, **(values | more))  # type: ignore[arg-type]  # of mixed types
+
+
+class RunsBehaviour:
+    """A backend gives `store`."""
+
+    @pytest.fixture
+    def work(self, store: Store) -> Work:
+        return Work(store.database)
+
+    @pytest.fixture
+    def claims(self, store: Store) -> Claims:
+        return Claims(store.database, derived)
+
+    @pytest.fixture
+    def results(self, store: Store) -> Results:
+        return Results(store.database, derived)
+
+    @pytest.fixture
+    def losses(self, store: Store) -> Losses:
+        return Losses(store.database, derived)
+
+    def test_a_claim_brings_the_run_with_its_input_and_its_order_runs(self, work: Work, claims: Claims) -> None:
+        flow = work.workflow(work.project())
+        run = work.order(flow, {"patient": "p-88"}, options={"run_timeout_ms": 5}, starting_step="two")
+        assert claims.waiting()
+        [claim] = claims.claim("w1", 10)
+        assert (claim.id, claim.snapshot_id, claim.starting_step) == (run, flow[2], "two")
+        assert (claim.input_type, claim.body) == ("kafka", '{"patient": "p-88"}')
+        assert claim.request is not None
+        assert claim.options == {"run_timeout_ms": 5}
+        assert work.state(run) == ("claimed", None, "running")
+        assert not claims.waiting()
+        assert claims.claim("w2", 10) == []
+
+    def test_queues_come_before_priority_and_priority_before_age(self, work: Work, claims: Claims) -> None:
+        project = work.project()
+        one, two = work.workflow(project, "one"), work.workflow(project, "two")
+        last = work.order(one)
+        fourth = work.order(two, priority=0)
+        third = work.order(one, queue="manual")
+        second = work.order(two, queue="fast_lane")
+        first = work.order(one, queue="fast_lane", priority=0)
+        assert [claim.id for claim in claims.claim("w", 10)] == [first, second, third, fourth, last]
+
+    def test_runs_of_many_workflows_come_by_age_and_no_workflow_fills_a_claim(self, work: Work, claims: Claims) -> None:
+        project = work.project()
+        flows = [work.workflow(project, f"flow {n}") for n in range(40)]
+        runs_ = [work.order(flow) for _ in range(2) for flow in flows]
+        assert [claim.id for claim in claims.claim("w", 50)] == runs_[:50]
+        long = work.orders(flows[0], [None] * 80)
+        taken = [claim.id for claim in claims.claim("w", 500)]
+        assert taken == [*runs_[50:], *long[: PER_WORKFLOW - (runs_[40] in taken)]]
+
+    def test_concurrency_of_a_workflow_and_of_the_rest_of_its_project(
+        self, work: Work, claims: Claims, results: Results
+    ) -> None:
+        project = work.project(concurrency=3)
+        own, one, two = (
+            work.workflow(project, name, concurrency=limit)
+            for name, limit in (("own", 2), ("one", None), ("two", None))
+        )
+        for flow in (own, one, two):
+            work.orders(flow, [None] * 5)
+        first = claims.claim("w", 100)
+        assert Counter(claim.workflow_id for claim in first)[own[1]] == 2
+        assert len(first) == 5
+        assert claims.claim("w", 100) == []
+        results.write("w", Report(ends=[ended(first[0].id)]))
+        assert len(claims.claim("w", 100)) == 1
+
+    def test_an_order_key_is_worked_on_one_run_after_the_other(
+        self, work: Work, claims: Claims, results: Results
+    ) -> None:
+        flow = work.workflow(work.project())
+        hot = work.orders(flow, [None] * 900, order_key="t/hot")
+        cold = work.order(flow, order_key="t/zz")
+        free = work.order(flow)
+        # The backlog of one key hides none of the others, however long.
+        assert {claim.id for claim in claims.claim("w", 10)} <= {hot[0], cold, free}
+        assert {claim.id for claim in claims.claim("w", 10)} <= {cold, free}
+        assert work.state(hot[0])[0] == work.state(cold)[0] == "claimed"
+        assert work.state(hot[1])[0] == "available"
+        results.write("w", Report(ends=[ended(hot[0], "crashed")]))
+        assert hot[1] in {claim.id for claim in claims.claim("w", 10)}
+
+    def test_what_is_reported_is_written_and_only_by_the_holder(
+        self, work: Work, claims: Claims, results: Results
+    ) -> None:
+        flow = work.workflow(work.project())
+        mine, other = work.orders(flow, [None] * 2)
+        claims.claim("w1", 10)
+        assert results.beat("w1") == {mine, other}
+        begun = step(mine, flow[2])
+        line = LogLine(
+            id=new_id(), run_id=mine, step_id=begun.id, source="JOB", level="info", message="\0hi", timestamp=now()
+        )
+        assert results.write("w1", Report(steps=[begun], log_lines=[line])) == set()
+        assert work.state(mine) == ("started", None, "running")
+        assert work.run(mine)["started_at"] == begun.started_at
+        clip = StepResult(id=new_id(), run_id=mine, project_id=flow[0], body='{"a":1}', inserted_at=now())
+        done = step(mine, flow[2], id=begun.id, output_dataclip_id=clip.id, exit_reason="success", finished_at=now())
+        report = Report(steps=[done], dataclips=[clip], log_lines=[line], ends=[ended(mine)])
+        assert results.write("w2", report) == {mine}
+        assert work.state(mine) == ("started", None, "running")
+        assert results.write("w1", report) == set()
+        assert work.state(mine) == ("success", None, "success")
+        [row] = work.steps(mine)
+        assert (row["exit_reason"], work.body(row["output_dataclip_id"])) == ("success", {"a": 1})
+        assert len(work.logs(mine)) == 1
+        # Again, as after an answer that was lost: nothing changes.
+        assert results.write("w1", report) == {mine}
+        assert len(work.logs(mine)) == 1
+        assert results.beat("w1") == {other}
+
+    def test_lost_runs_say_when_they_were_lost(
+        self, work: Work, claims: Claims, results: Results, losses: Losses
+    ) -> None:
+        flow = work.workflow(work.project())
+        claimed, started, kept = work.orders(flow, [None] * 3)
+        claims.claim("w1", 2)
+        claims.claim("w2", 1)
+        results.write("w1", Report(steps=[step(started, flow[2])]))
+        assert {lost.run for lost in losses.lose({"w1"})} == {claimed, started}
+        assert work.state(claimed) == ("lost", "LostAfterClaim", "lost")
+        assert work.state(started) == ("lost", "LostAfterStart", "lost")
+        assert work.steps(started)[0]["exit_reason"] == "lost"
+        # It turns out to live: too late.
+        assert results.write("w1", Report(ends=[ended(started)])) == {started}
+        assert work.state(kept)[0] == "claimed"
+        assert losses.lose_silent(60) == []
+        with work.database.write() as connection:
+            connection.execute(sa.update(runs).where(runs.c.id == kept).values(heartbeat_at=now() - 61_000_000))
+        assert [lost.run for lost in losses.lose_silent(60)] == [kept]
+
+    def test_a_workflow_may_have_lost_runs_run_again_in_their_place_but_not_for_ever(
+        self, work: Work, claims: Claims, losses: Losses
+    ) -> None:
+        flow = work.workflow(work.project(), definition={"on_lost": "rerun"})
+        first, second = work.orders(flow, [{"n": 1}, {"n": 2}], order_key="t/k", starting_step="two")
+        for attempt in range(RERUNS + 1):
+            [claim] = claims.claim(f"w{attempt}", 10)
+            assert (claim.body, claim.starting_step) == ('{"n": 1}', "two")
+            [lost] = losses.lose({f"w{attempt}"})
+            assert (lost.rerun is not None) == (attempt < RERUNS)
+        assert [row["state"] for row in work.runs_of(first)] == ["lost"] * (RERUNS + 1)
+        assert work.state(first)[2] == "lost"
+        assert [claim.id for claim in claims.claim("w", 10)] == [second]
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_many_workers_take_each_run_once_in_order_and_within_limits(
+        self, store: Store, work: Work, seed: int
+    ) -> None:
+        chance = random.Random(seed)
+        project = work.project(concurrency=4)
+        flows = [work.workflow(project, f"flow {n}", concurrency=limit) for n, limit in enumerate((None, 3, None))]
+        limits = {flow[1]: limit for flow, limit in zip(flows, (None, 3, None), strict=True)}
+        keys: dict[str, str] = {}
+        for _ in range(120):
+            flow = chance.choice(flows)
+            key = chance.choice([None, *(f"{flow[1]}/{n}" for n in range(4))])
+            run = work.order(flow, order_key=key, queue=chance.choice(["default", "manual"]))
+            if key:
+                keys[run] = key
+        lock = threading.Lock()
+        order: list[str] = []
+        flying: dict[str, str] = {}
+
+        def worker(name: str) -> None:
+            claims, results = Claims(store.database, derived), Results(store.database, derived)
+            mine = random.Random(name)
+            idle = 0
+            while idle < 200 and len(order) < 120:
+                taken = claims.claim(name, mine.randint(1, 6))
+                idle = 0 if taken else idle + 1
+                with lock:
+                    for claim in taken:
+                        assert claim.id not in order
+                        assert keys.get(claim.id) is None or keys[claim.id] not in {keys.get(run) for run in flying}
+                        order.append(claim.id)
+                        flying[claim.id] = claim.workflow_id
+                    for flow, limit in limits.items():
+                        assert limit is None or Counter(flying.values())[flow] <= limit
+                    assert sum(limits[flow] is None for flow in flying.values()) <= 4
+                for claim in taken:
+                    with lock:
+                        # Before it is written: a claim of another may come right after.
+                        del flying[claim.id]
+                    results.write(name, Report(ends=[ended(claim.id)]))
+
+        with ThreadPoolExecutor(3) as pool:
+            for future in [pool.submit(worker, f"{seed}-{n}") for n in range(3)]:
+                future.result()
+        assert len(order) == 120
+        assert set(work.states().values()) == {"success"}
+        for key in set(keys.values()):
+            its = [run for run in order if keys.get(run) == key]
+            assert its == sorted(its)
+
+
+class TestSqlite(RunsBehaviour):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as opened:
+            yield opened
+
+
+class TestPostgres(RunsBehaviour):
+    @pytest.fixture
+    def store(self, postgres_server: PostgresServer) -> Iterator[Store]:
+        with Store.open(postgres_server.create_database()) as opened:
+            yield opened

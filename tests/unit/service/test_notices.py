@@ -1,0 +1,140 @@
+"""Admins are told of what the database refused: who, how often, and what when nobody can be reached."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.config.settings import Settings
+from penstock.core.errors import ConfigError
+from penstock.service.notices import Mailer, Notices
+from penstock.service.secrets import SecretBox
+from penstock.store import Store
+from penstock.workflows.notices import gather
+from tests.behaviour.act.hook_server import HookServer
+from tests.support.desk import Desk
+
+
+class _Smtp(socketserver.StreamRequestHandler):
+    """As much of a mail server as a client needs."""
+
+    def handle(self) -> None:
+        self._say("220 ready")
+        data: list[str] | None = None
+        for raw in self.rfile:
+            line = raw.decode().rstrip("\r\n")
+            if data is not None:
+                if line == ".":
+                    self.server.mails.append("\n".join(data))  # type: ignore[attr-defined]  # ours
+                    data = None
+                    self._say("250 taken")
+                else:
+                    data.append(line)
+            elif line.upper().startswith("DATA"):
+                data = []
+                self._say("354 go on")
+            else:
+                self._say("221 bye" if line.upper() == "QUIT" else "250 fine")
+
+    def _say(self, text: str) -> None:
+        self.wfile.write(f"{text}\r\n".encode())
+
+
+@pytest.fixture
+def mails() -> Iterator[tuple[str, list[str]]]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Smtp) as server:
+        server.mails = []  # type: ignore[attr-defined]  # see above
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"smtp://127.0.0.1:{server.server_address[1]}?from=penstock@example.org", server.mails  # type: ignore[attr-defined]
+        server.shutdown()
+
+
+class Scene:
+    def __init__(self, folder: Path, smtp: str) -> None:
+        self.desk = Desk(f"sqlite:///{folder / 'store.db'}")
+        environ = {"PENSTOCK_HOME": str(folder), "PENSTOCK_STORE_URL": self.desk.url, "PENSTOCK_SMTP_URL": smtp}
+        self.settings = Settings.load(environ, cwd=folder)
+        self.store = Store.open(self.desk.url)
+        for email, role, whole in (
+            ("owner@example.org", "owner", None),
+            ("admin@example.org", "admin", None),
+            ("super@example.org", "viewer", "admin"),
+            ("viewer@example.org", "viewer", None),
+        ):
+            user = self.store.users.save(email, role=whole)
+            self.desk.execute(
+                "INSERT INTO penstock_project_members (project_id, user_id, role)"  # noqa: S608 - ids of ours
+                f" VALUES ('{self.desk.project}', '{user.id}', '{role}')"
+            )
+        self.store.users.save("stranger@example.org", role="admin")
+
+    def fail(self, *offsets: int, at: int = 1_700_000_000_000_000) -> None:
+        with self.store.database.write() as connection:
+            gather(connection, self.desk.trigger, [("lab", 0, offset) for offset in offsets], at)
+
+    def close(self) -> None:
+        self.store.close()
+        self.desk.close()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, mails: tuple[str, list[str]]) -> Iterator[Scene]:
+    made = Scene(tmp_path, mails[0])
+    yield made
+    made.close()
+
+
+def test_admins_get_one_mail_and_after_the_embargo_a_digest(scene: Scene, mails: tuple[str, list[str]]) -> None:
+    scene.fail(1, 2)
+    notices = Notices(scene.store, scene.settings)
+    assert [notices.look(), notices.look()] == [1, 0]
+    (mail,) = mails[1]
+    assert "Subject: Kafka trigger failure on Lab results" in mail
+    assert "To: admin@example.org, owner@example.org, super@example.org" in mail
+    assert "At 2023-11-14T22:13:20Z" in mail
+    assert "lab/0@1" in mail
+    assert "Nothing is lost" in mail
+    assert "Kafka Pipeline Error:" in mail
+
+    scene.fail(*range(10, 60))
+    scene.fail(77)
+    assert Notices(scene.store, scene.settings).look() == 0, "the embargo is in the store, not in the process"
+    scene.desk.execute("UPDATE penstock_triggers SET notified_at = notified_at - 3600000001")
+    assert notices.look() == 1
+    assert "51 since" in mails[1][1]
+    assert "and 31 more" in mails[1][1]
+
+
+def test_what_could_not_be_told_is_told_later(scene: Scene, mails: tuple[str, list[str]]) -> None:
+    away = scene.settings.model_copy(
+        update={"smtp": scene.settings.smtp.model_copy(update={"url": "smtp://127.0.0.1:1"})}
+    )
+    scene.fail(1)
+    notices = Notices(scene.store, away)
+    assert notices.look() == 1
+    scene.fail(2)
+    assert Notices(scene.store, scene.settings).look() == 1
+    assert "2 since" in mails[1][0]
+
+
+def test_the_projects_own_addresses_are_told_and_may_be_secret(scene: Scene) -> None:
+    with HookServer() as hook:
+        address = f"json://127.0.0.1:{hook.port}/"
+        hidden = SecretBox.of(scene.store, scene.settings).hidden({"notify": [address], "allow_private": True})
+        name = scene.desk.query("SELECT name FROM penstock_projects")[0][0]
+        scene.store.projects.save(scene.desk.project, name, settings=hidden)
+        scene.fail(1)
+        assert Notices(scene.store, scene.settings).look() == 1
+        (request,) = hook.requests
+    assert json.loads(request.body)["title"] == "Kafka trigger failure on Lab results"
+
+
+def test_an_address_that_is_no_mail_server_is_refused_at_start() -> None:
+    for wrong in ("http://mail.example.org", "smtp://", "mail.example.org"):
+        with pytest.raises(ConfigError, match="mail server"):
+            Mailer(wrong)

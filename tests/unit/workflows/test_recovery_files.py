@@ -1,0 +1,87 @@
+"""Files of alternate storage: Lightning's are read, and what is written can be read by Lightning's rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.core.errors import ConfigError
+from penstock.core.event import Record
+from penstock.workflows import recovery
+from penstock.workflows.message import MessageReader
+from penstock.workflows.recovery import Files, MalformedFile, StorageError, check_folder, files_in, read
+
+LIGHTNING = (
+    '{"data": "{\\"patient\\":\\"p-88\\"}", "metadata": {"topic": "lab_results", "partition": 4, "offset": 1207,'
+    ' "key": "p-88", "ts": 1755000000123, "headers": [["src", "hl7"]]}}'
+)
+
+
+def test_a_file_that_lightning_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "t-1_lab_results_4_1207.json"
+    path.write_text(LIGHTNING)
+    kept = read(path)
+    assert (kept.trigger, kept.topic_id, kept.place) == ("t-1", "", ("lab_results", 4, 1207))
+    assert kept.record == Record(
+        "lab_results", 4, 1207, b"p-88", b'{"patient":"p-88"}', [("src", b"hl7")], 1755000000123, 1
+    )
+
+
+@given(st.one_of(st.none(), st.binary(max_size=30)), st.binary(min_size=1, max_size=9), st.binary(max_size=9))
+def test_what_is_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, value: bytes | None, key: bytes, header: bytes
+) -> None:
+    base = tmp_path_factory.mktemp("base")
+    record = Record("a_b", 0, 7, key, value, [("h", header)], 12, 1)
+    request = json.loads(MessageReader().request(record))
+    path = Files(str(base), "w-1", "t-1").put(record, request, "id-1")
+    assert path == base / "w-1" / "t-1_a_b_0_7.json"
+    assert json.loads(path.read_bytes())["metadata"] == request
+    assert (read(path).record, read(path).topic_id) == (record, "id-1")
+    assert list(files_in([base])) == list(files_in([base / "w-1"])) == list(files_in([path])) == [path]
+    recovery.mark_recovered(path)
+    assert path.with_name("t-1_a_b_0_7.json.recovered").exists()
+    assert list(files_in([base])) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("t_a_0_1.json", "{", "not JSON"),
+        ("t_a_0_1.json", "[]", "six keys"),
+        ("t_a_0_1.json", '{"data": "x"}', "six keys"),
+        ("t_a_0_1.json", LIGHTNING.replace("4", '"four"'), "six keys"),
+        ("notes.json", LIGHTNING, "its name"),
+    ],
+)
+def test_a_malformed_file_says_why(tmp_path: Path, name: str, text: str, said: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(MalformedFile, match=said):
+        read(tmp_path / name)
+
+
+def test_the_folder_is_looked_at_before_anything_starts(tmp_path: Path) -> None:
+    assert check_folder(str(tmp_path)) == tmp_path
+    assert (tmp_path / ".lightning_storage_check").exists()
+    for wrong, said in ((None, "no folder"), (tmp_path / "missing", "does not exist")):
+        with pytest.raises(ConfigError, match=said):
+            check_folder(wrong)
+
+
+def test_errors_have_lightnings_reasons(tmp_path: Path) -> None:
+    record = Record("a", 0, 1, None, b"{}", None, 1, 1)
+    with pytest.raises(StorageError) as caught:
+        Files(str(tmp_path / "missing"), "w", "t").put(record, {}, "")
+    assert caught.value.reason == "path_error"
+    (tmp_path / "w").write_text("a file in the way")
+    with pytest.raises(StorageError) as caught:
+        Files(str(tmp_path), "w", "t").put(record, {}, "")
+    assert caught.value.reason == "workflow_dir_error"
+    (tmp_path / "v" / "t_a_0_1.json").mkdir(parents=True)
+    with pytest.raises(StorageError) as caught:
+        Files(str(tmp_path), "v", "t").put(record, {}, "")
+    assert caught.value.reason == "writing"
