@@ -13,6 +13,7 @@ import structlog
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import Unavailable
 from penstock.core.failpoints import reach
+from penstock.core.metrics import Metrics
 from penstock.core.status import PartitionStatus
 from penstock.engine.backoff import Backoff
 from penstock.engine.ledger import Owned, Waiting
@@ -58,6 +59,8 @@ class Neighbours(Protocol):
     def cluster(self) -> ClusterView: ...
     @property
     def session_timeout(self) -> float: ...
+    @property
+    def metrics(self) -> Metrics: ...
 
 
 class Membership(Listener):
