@@ -73,6 +73,13 @@ def test_a_pipeline_in_a_file_is_changed_there(shared_api: Api) -> None:
     assert [version["version"] for version in versions] == ["v-orders"]
 
 
+def test_only_a_role_that_holds_everywhere_feeds_workflows(shared_api: Api) -> None:
+    text = DOCUMENT.replace("kept", "feeds").replace("hello_world}", "work_order, config: {workflow: w}}")
+    refused = shared_api.ask("POST", "/pipelines", "member", json={"text": text, "project": shared_api.project})
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert shared_api.desk.store.managed.get("feeds") is None
+
+
 @pytest.mark.parametrize(
     ("text", "path", "line", "column"),
     [

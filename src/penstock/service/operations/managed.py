@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from penstock.config.problems import InvalidConfigError, Problem
+from penstock.config.spec import PipelineSpec
 from penstock.core.errors import PenstockError, Terminal
 from penstock.service.access import Actor, allows, require, require_somewhere
 from penstock.service.audit import audited
@@ -41,6 +42,7 @@ def create(desk: Desk, actor: Actor, text: str, *, project: str | None = None) -
     require(actor, "pipelines.edit", project)
     _known_project(desk, project)
     spec = require_valid(check_submitted(text, _limits(desk, actor, project)))
+    _may_feed(actor, spec)
     known = desk.snapshot().names
     if spec.name in known and spec.name not in desk.snapshot().managed:
         raise Taken("there is a pipeline of this name in a file", received=spec.name, hint="name it otherwise")
@@ -55,6 +57,7 @@ def replace(desk: Desk, actor: Actor, name: str, text: str, revision: int | None
     """Keep another document; `Changed` where the revision is not this one."""
     row, project = _managed(desk, actor, name)
     spec = require_valid(_named(name, check_submitted(text, _limits(desk, actor, project))))
+    _may_feed(actor, spec)
     subject = f"pipeline/{spec.name}"
     with audited(desk.store, actor, "pipelines.replace", subject, project=project, before=row.text) as change:
         desk.store.managed.replace(name, text, revision=revision, by=actor.name)
@@ -89,6 +92,12 @@ def _limits(desk: Desk, actor: Actor, project: str | None = None) -> Limits:
     # What reaches the machine itself is for admins of the instance, not for those of a project.
     admin = actor.role == "admin" and allows(actor, "pipelines.edit", project)
     return Limits(frozenset(desk.settings.api.allow) if admin else frozenset(), desk.outbound(), os.environ)
+
+
+def _may_feed(actor: Actor, spec: PipelineSpec) -> None:
+    """Work orders may be another project's: they are for those whose role holds everywhere."""
+    if spec.action.type == "work_order":
+        require(actor, "pipelines.edit")
 
 
 def _named(name: str, found: Submitted) -> Submitted:
