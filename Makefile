@@ -51,7 +51,7 @@ kafka-cluster: setup-dev ## Run three Kafka nodes on ports 9094 to 9096, with to
 	@$(BIN)/python -m bench.kafka_cluster $(ARGS)
 
 test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL and a registry into .cache)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-faults: setup-dev ## Run the fault matrix on three brokers (half an hour); its table goes to bench/results
 	@$(BIN)/python -m pytest tests/faults -m faults $(ARGS)
