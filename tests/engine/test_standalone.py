@@ -16,7 +16,8 @@ import pytest
 from penstock.config.settings import EngineSettings, Settings
 from penstock.engine.flow import Flow
 from penstock.engine.lanes import LaneSizes
-from penstock.engine.spark import Spark, SparkStartError
+from penstock.engine.spark import Spark, SparkStartError, WindowRepeated
+from penstock.worker.protocol import REPEATED, WindowOutcome, WindowRequest
 from tests.support.engine import Engine, coordinates, lines, pipeline
 from tests.support.kafka import KafkaBroker
 from tests.support.spark_cluster import SparkCluster
@@ -203,6 +204,29 @@ def test_killed_executors_lose_nothing_and_are_replaced(
     assert not set(killed) & set(others)
     assert set(coordinates(out)) == {(name, p, o) for p, end in kafka.end_offsets(name).items() for o in range(end)}
     assert engine.dead_letters("cluster-killed") == []
+
+
+def test_a_window_that_spark_repeats_blames_no_event(
+    engine: Engine, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, out = topic(), tmp_path / "out.jsonl"
+    run, repeated = engine.instance.spark.run, []
+
+    def sometimes(request: WindowRequest) -> WindowOutcome:
+        if len(repeated) < 4 and any(unit.pipeline == "cluster-repeated" for unit in request.units):
+            repeated.append(request.lane)
+            raise WindowRepeated(f"RuntimeError: {REPEATED}")
+        return run(request)
+
+    monkeypatch.setattr(engine.instance.spark, "run", sometimes)
+    kafka.produce(name, numbers(20))
+    action = {"type": "file", "config": {"path": str(out)}}
+    flow = engine.run(pipeline("cluster-repeated", kafka.bootstrap, [name], action=action))
+    until(lambda: kafka.lag(flow.spec.group, name) == 0, WAIT_S, lambda: f"{flow.state} {flow.reason}")
+    engine.stop(flow)
+    assert len(repeated) == 4
+    assert len(coordinates(out)) == 20
+    assert engine.dead_letters("cluster-repeated") == []
 
 
 def test_a_deadly_event_is_found_without_a_journal(

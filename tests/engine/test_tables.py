@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,7 +15,6 @@ from penstock.engine.replay_letters import LetterWork
 from tests.support.engine import Engine, pipeline
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
-from tests.support.postgres import PostgresServer
 from tests.support.waiting import until
 
 COLUMNS = {
@@ -27,20 +25,6 @@ COLUMNS = {
 }
 Query = Callable[[str], list[Any]]
 Topics = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'target.db'}"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.create_database()
 
 
 @pytest.fixture

@@ -25,20 +25,6 @@ from tests.support.waiting import until
 Topics = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.create_database()
-
-
 @pytest.fixture
 def desk(url: str) -> Iterator[Desk]:
     made = Desk(url)

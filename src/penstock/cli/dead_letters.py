@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,7 +104,7 @@ def discard(
             said = {"which": {**filters, "ids": ids}, "reason": reason, "letters": total}
             with (
                 by_command(store, "dead_letters.discard", "dead-letters", said),
-                _progress(terminal, "discarding", total) as progress,
+                terminal.progress("discarding", total) as progress,
             ):
                 done = discard_dead_letters(store, which, by=person(), reason=reason, progress=progress)
     if terminal.as_json:
@@ -132,7 +132,7 @@ def export(
     which = which_letters(**filters)
     if file.exists() and not force:
         raise ConfigError(f"{file} exists", received=str(file), hint="give another name, or --force")
-    with _store() as store, _progress(terminal, "exporting", store.dead_letters.count(which)) as progress:
+    with _store() as store, terminal.progress("exporting", store.dead_letters.count(which)) as progress:
         letters = export_letters(store, which, file, progress)
     if terminal.as_json:
         terminal.data({"file": str(file), "letters": letters})
@@ -166,7 +166,7 @@ def import_(
     if pipeline is not None or config:
         raise ConfigError("--pipeline and --config go with DataHub's failed_events.log only", received=str(file))
     size = file.stat().st_size if file.exists() else 0
-    with _progress(terminal, "importing", size if dry_run else 2 * size) as progress:
+    with terminal.progress("importing", size if dry_run else 2 * size) as progress:
         if dry_run:
             found = check_file(file, progress)
             data = {"file": str(file), "letters": found, "added": 0, "present": 0}
@@ -219,19 +219,6 @@ def _store() -> Iterator[Store]:
         if store is None:
             raise ConfigError("there are no dead letters", hint="this store does not exist yet")
         yield store
-
-
-@contextmanager
-def _progress(terminal: Terminal, what: str, total: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar where a person watches."""
-    if not terminal.is_live:
-        yield None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=terminal.out, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def _show_letter(terminal: Terminal, letter: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
@@ -54,6 +54,18 @@ class Terminal:
             sys.stdout.flush()
             os.dup2(own, 1)
             os.close(own)
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None] | None]:
+        """A bar where a person watches; called with how much is done."""
+        if not self.is_live:
+            yield None
+            return
+        from rich.progress import Progress
+
+        with Progress(console=self.out, transient=True) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
 
     @cached_property
     def out(self) -> Console:

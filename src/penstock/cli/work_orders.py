@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -155,7 +155,7 @@ def export(
     with _store() as store:
         which = which_work_orders(store, given.asked(filters))
         total = store.history.count(which).number
-        with _progress(terminal, "exporting", total) as progress:
+        with terminal.progress("exporting", total) as progress:
             counts = export_work_orders(store, which, file, by=person(), progress=progress)
     result = {"file": str(file)} | {name.partition(".")[0]: number for name, number in counts.items()}
     _tell(terminal, result, f"{_orders(counts['work_orders.csv'])} written to {file}")
@@ -217,7 +217,7 @@ def _in_bulk(
         terminal.confirm(f"{question} {_orders(total)}?", yes=yes)
         job = begin(store, kind, which, total=total, by=person(), step=step)
         if not detach:
-            with _progress(terminal, question.lower(), total) as progress:
+            with terminal.progress(question.lower(), total) as progress:
                 job = follow(store, job.id, progress, time.sleep)
     result = {"matched": total, done: job.done, "skipped": job.skipped, "runs": [], "job": job_as_dict(job)}
     said = f"{job.done} of {_orders(total)} {done}, {job.skipped} skipped"
@@ -249,16 +249,3 @@ def _store() -> Iterator[Store]:
         if store is None:
             raise ConfigError("there are no work orders", hint="this store does not exist yet")
         yield store
-
-
-@contextmanager
-def _progress(terminal: Terminal, what: str, total: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar where a person watches."""
-    if not terminal.is_live:
-        yield None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=terminal.out, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from penstock.core.dead_letter import Stage
 from penstock.engine.lanes import Lane, LaneSizes, Role, end_process
 from penstock.engine.placement import Placement
-from penstock.engine.spark import WindowLost
+from penstock.engine.spark import WindowLost, WindowRepeated
 from penstock.worker import journal
 from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
 
@@ -225,7 +225,8 @@ class Dispatcher(Placement):
             lane.warm.set()
             lane.known.clear()
             lane.tainted = False
-            stage: Stage | None = None if lane.cancelled else "timeout" if lane.overran else "crash"
+            blameless = lane.cancelled or isinstance(error, WindowRepeated)
+            stage: Stage | None = None if blameless else "timeout" if lane.overran else "crash"
             lane.overran = lane.cancelled = False
             lost = {unit.unit for unit in request.units} | lane.detached
             lane.detached = set()

@@ -81,10 +81,8 @@ class Flow(Ending):
             mine = units & set(self.units.under)
             noted = self.units.noted(mine, progress)
         if mine:
-            explained = stage is None or any(
-                part.suspects for parts in (progress or {}).values() for part in parts.values()
-            )
-            self._mail.put(Loss(mine, noted, explained, stage or "crash", reason))
+            explained = any(part.suspects for parts in (progress or {}).values() for part in parts.values())
+            self._mail.put(Loss(mine, noted, explained, stage, reason))
 
     # -- what the instance asks ------------------------------------------------------------
 

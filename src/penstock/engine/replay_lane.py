@@ -18,7 +18,7 @@ from penstock.core.dead_letter import Stage
 from penstock.core.errors import Unavailable
 from penstock.engine.backoff import Backoff
 from penstock.engine.replay_work import PipelineUnusable, ReplayHalted, Work
-from penstock.engine.spark import Spark, SparkDied, WindowLost
+from penstock.engine.spark import Spark, SparkDied, WindowLost, WindowRepeated
 from penstock.engine.stretch import Stretch
 from penstock.worker import journal
 from penstock.worker.protocol import (
@@ -258,7 +258,7 @@ class ReplayLane(threading.Thread):
             found = progress.get(index)
             if found is not None:
                 stretch.learn(found)
-            if not self._cancelled and (found is None or found.suspects):
+            if not (self._cancelled or isinstance(error, WindowRepeated)) and (found is None or found.suspects):
                 stretch.careful = stretch.careful and unit.careful
                 stretch.suspect(found.suspects if found else (), noted=notes is not None)
         self._settle(before, [])

@@ -67,6 +67,12 @@ class WindowLost(PenstockError, Transient):
     code = "window-lost"
 
 
+class WindowRepeated(WindowLost):
+    """Spark gave a window to a second executor because the first was gone before it began: no event is to blame."""
+
+    code = "window-repeated"
+
+
 class Spark:
     """One Spark context. `run` may be called from many threads, one window each."""
 
@@ -299,7 +305,7 @@ class Spark:
 
     def run(self, request: WindowRequest) -> WindowOutcome:
         """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
-        from penstock.worker.protocol import unpacked  # noqa: PLC0415 - as at the top of this module
+        from penstock.worker.protocol import REPEATED, unpacked  # noqa: PLC0415 - as at the top of this module
 
         payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
@@ -310,7 +316,8 @@ class Spark:
             (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
             return unpacked(packed)
         except Exception as error:
-            raise WindowLost(_reason(error)) from error
+            reason = _reason(error)
+            raise (WindowRepeated if REPEATED in reason else WindowLost)(reason) from error
 
     def _job(self, lane: str, payload: bytes) -> Any:
         """The Java RDD that runs this payload."""

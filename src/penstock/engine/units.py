@@ -67,7 +67,8 @@ class Loss:
     """What the journal says; None: there is none."""
     explained: bool
     """Some unit of the window was at an event when it died."""
-    stage: Stage
+    stage: Stage | None
+    """What an event that it died over fails with; None: no event is to blame."""
     reason: str
 
 
@@ -258,12 +259,13 @@ class Units:
                 if noted is not None:
                     own.learn(noted)
                 suspects = noted.suspects if noted else set()
-                baffled = baffled or (under.careful and loss.noted is not None and not suspects)
-                if suspects or loss.noted is None or not loss.explained:
-                    own.careful = own.careful and under.careful
-                    own.suspect(suspects, noted=loss.noted is not None)
-                if own.killer is not None:
-                    self._deaths[own.key] = (loss.stage, loss.reason)
+                if loss.stage is not None:
+                    baffled = baffled or (under.careful and loss.noted is not None and not suspects)
+                    if suspects or loss.noted is None or not loss.explained:
+                        own.careful = own.careful and under.careful
+                        own.suspect(suspects, noted=loss.noted is not None)
+                    if own.killer is not None:
+                        self._deaths[own.key] = (loss.stage, loss.reason)
                 self._moved(own, before)
             careful = any(own.careful for own in flow.membership.owned.values())
         if careful:

@@ -19,6 +19,9 @@ Partition = tuple[str, int]
 CLOSING = 20.0
 """Seconds that closing a pipeline with a foreign source may take, before its process is ended."""
 
+REPEATED = "Spark repeated a window"
+"""How the refusal to run one a second time begins, by which the driver knows it."""
+
 _PICKLED = b"\x80"
 """What every pickle begins with."""
 _LARGE = 32_000

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from penstock.worker.lane import Lane
-from penstock.worker.protocol import WindowRequest, packed
+from penstock.worker.protocol import REPEATED, WindowRequest, packed
 
 FILE_MARK = b"file:"
 """Before the name of a file that holds a window's request; a pickle never begins so."""
@@ -25,9 +25,8 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
     global _lane  # noqa: PLW0603 - the process is the lane: consumers, actions and threads live in it from window to window
     attempt = TaskContext.get()
     if attempt is not None and attempt.attemptNumber() > 0:
-        raise RuntimeError(
-            "Spark repeated a window; Penstock runs nothing twice by itself (spark.task.maxFailures must be 1)"
-        )
+        # What the first attempt did, nobody knows.
+        raise RuntimeError(f"{REPEATED}; Penstock runs nothing twice by itself (spark.task.maxFailures must be 1)")
     if _lane is None:
         _connect_stdout()
         _limit_memory()

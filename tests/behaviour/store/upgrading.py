@@ -54,7 +54,7 @@ def _value(column: sa.Column[Any], number: int) -> object:
     if isinstance(column.type, postgresql.TSVECTOR):
         return f"text-{number}"
     kind = column.type.python_type
-    values = {str: f"text-{number}", bytes: b"x", float: 1.0, bool: True, UUID: str(UUID(int=number))}
+    values = {str: f"text-{number}", bytes: b"x", float: 1.0, bool: True, UUID: str(UUID(int=number)), list: [number]}
     return values.get(kind, number)
 
 
