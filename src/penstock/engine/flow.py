@@ -295,6 +295,8 @@ class Flow(Ending):
             return
         if outcome.counts.read:
             self.warmth.touch()
+        if outcome.samples:
+            self.around.taps.give(self.name, outcome.samples)
         for remark in outcome.remarks:
             log.warning(remark, pipeline=self.name)
         if self.units.take(outcome) and not self.pinned:

@@ -30,6 +30,7 @@ from penstock.engine.publisher import Publisher
 from penstock.engine.runs import Runs
 from penstock.engine.spark import Spark
 from penstock.engine.surround import Surround
+from penstock.engine.taps import Taps
 from penstock.engine.watching import ClusterWatch
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
@@ -64,6 +65,7 @@ class Instance:
         self.invalid: list[StateRow] = []
         self.stopped_cleanly = True
         """False: a pipeline was still at work when the time for its stop was over."""
+        self.taps = Taps()
         self._clusters: dict[object, ClusterView] = {}
         self._doorbells: dict[object, Doorbell] = {}
         self._started = False
@@ -133,6 +135,7 @@ class Instance:
             cluster=Nowhere() if spec.source.is_foreign else self._cluster(client),
             doorbell=Doorbell(client) if spec.source.is_foreign else self._doorbell(client),
             metrics=self.metrics,
+            taps=self.taps,
             session_timeout=self.settings.engine.session_timeout,
             cold_after=_COLD_AFTER,
         )

@@ -155,6 +155,7 @@ class Planned(ABC):
             seconds,
             self.spec.options.breaker.window if self.wanted.trial else window.max_records,
             rate=self._share(len(ready)),
+            tap=self.around.taps.wish(self.name, len(self.lanes)),
         )
 
     @property

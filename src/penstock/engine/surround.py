@@ -8,6 +8,7 @@ from penstock.core.metrics import Metrics
 from penstock.engine.control import Control
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
+from penstock.engine.taps import Taps
 from penstock.kafka.admin import ClusterView
 from penstock.store import Store
 
@@ -23,5 +24,6 @@ class Surround:
     cluster: ClusterView
     doorbell: Doorbell
     metrics: Metrics
+    taps: Taps
     session_timeout: float
     cold_after: float

@@ -23,6 +23,7 @@ from penstock.filter.match import Match
 from penstock.filter.registry import filters
 from penstock.transform.legacy_filter import LegacyFilter
 from penstock.transform.registry import transforms
+from penstock.worker.samples import Sampler, TapStage
 from penstock.worker.step_counts import StepCounter
 
 
@@ -65,7 +66,12 @@ class Chain:
         self.counters = counters
         self.times = TimesByName()
         """By stage, the action's included."""
-        self._stages = ["filter" if place < filters_first else "transform" for place in range(len(steps))]
+        self.tap: Sampler | None = None
+        """Of the unit that runs, where somebody looks."""
+        self._stages: list[tuple[TapStage, int]] = [
+            ("filter", place) if place < filters_first else ("transform", place - filters_first)
+            for place in range(len(steps))
+        ]
 
     @classmethod
     def build(cls, spec: PipelineSpec, ctx: PipelineContext) -> Chain:
@@ -89,7 +95,7 @@ class Chain:
     def prepare(self, records: Sequence[RecordLike]) -> list[Item]:
         """All steps before the action; events that a step dropped are gone, broken ones stay in place."""
         items: list[Item] = []
-        clock, began = time.perf_counter, time.perf_counter()
+        clock, began, tap = time.perf_counter, time.perf_counter(), self.tap
         decoded = self.decoder.decode(records)
         if set(map(type, decoded)) == {Event}:
             items = decoded  # type: ignore[assignment]  # the line above proved it
@@ -102,11 +108,15 @@ class Chain:
                     items.append(Broken(record, stage, result))
         now = clock()
         self.times.add("decode", now - began, len(records))
-        for name, step in zip(self._stages, self.steps, strict=True):
-            count, began = len(items), now
+        if tap is not None:
+            tap.decoded(records, decoded)
+        for (name, place), step in zip(self._stages, self.steps, strict=True):
+            count, began, before = len(items), now, items
             items = step(items)
             now = clock()
             self.times.add(name, now - began, count)
+            if tap is not None:
+                tap.stepped(name, place, before, items)
         return items
 
     def again(self, item: Item, *, whole: bool) -> Item | None:
@@ -123,6 +133,10 @@ class Chain:
         else:
             return item
         return items[0] if items else None
+
+    @property
+    def has_transforms(self) -> bool:
+        return any(name == "transform" for name, _ in self._stages)
 
     def take_dropped(self) -> Dropped:
         """What the decoder dropped since this was asked last; the steps that would have done it count it as theirs."""

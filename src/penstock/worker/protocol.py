@@ -1,5 +1,5 @@
 """What driver and executor tell each other: requests go out with a window, outcomes come back. Payloads never, except
-those of failures."""
+those of failures, and samples where somebody looks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from penstock.core.dead_letter import Failure
 from penstock.core.event import Record
 from penstock.core.latency import Latencies, Times
 from penstock.kafka.client import KafkaClientConfig
+from penstock.worker.samples import Sample, TapWish
 
 Partition = tuple[str, int]
 
@@ -102,6 +103,8 @@ class UnitRequest:
     """True: one event at a time, each noted in the journal before anything is done with it."""
     rate: float | None = None
     """Events per second that may begin."""
+    tap: TapWish | None = None
+    """Somebody looks at what passes; None: nobody does."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -264,6 +267,8 @@ class UnitOutcome:
     """A foreign source has come to its end, and everything of it is finished."""
     remarks: list[str] = field(default_factory=list)
     """For the log."""
+    samples: list[Sample] = field(default_factory=list)
+    """What the unit's tap was asked for."""
 
 
 @dataclass(slots=True)

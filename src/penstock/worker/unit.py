@@ -18,6 +18,7 @@ from penstock.worker.pipeline import Pipeline
 from penstock.worker.protocol import Halt, Partition, PartitionOutcome, UnitOutcome, UnitRequest
 from penstock.worker.replaying import bounded
 from penstock.worker.reporting import holds, report
+from penstock.worker.samples import Sample, Sampler, open_places
 from penstock.worker.tally import Tally
 
 _BATCH = 2_000
@@ -93,6 +94,8 @@ class UnitRun(threading.Thread):
         """Returns what is not finished."""
         acting, request = pipeline.acting, self.request
         pipeline.pacer.rate = request.rate
+        chain = pipeline.chain
+        chain.tap = Sampler(request.tap, pipeline.scrub, transforms=chain.has_transforms) if request.tap else None
         if request.bounds is not None:
             pipeline.reader = bounded(pipeline.reader, request.bounds)
         rest = pipeline.place(request.assignments)
@@ -185,6 +188,8 @@ class UnitRun(threading.Thread):
 
     def _feed(self, pipeline: Pipeline, items: list[Item]) -> None:
         """At the pace of the rate limit; what may not begin in this unit is kept."""
+        if pipeline.chain.tap is not None:
+            pipeline.chain.tap.handed(items)
         if pipeline.pacer.rate is None:
             if items:
                 pipeline.acting.feed(items)
@@ -216,11 +221,22 @@ class UnitRun(threading.Thread):
         if pipeline.acting.overlaps:
             outcome.busy = min(outcome.busy, time.process_time() - self._cpu)
         report(outcome, self.request, pipeline, [*unfinished, *self._unfed], self._unprepared)
+        if pipeline.chain.tap is not None:
+            outcome.samples = self._samples(pipeline, pipeline.chain.tap, unfinished)
         if pipeline.foreign is not None:
             pipeline.foreign.tell(outcome)
         for part in outcome.partitions:
             if suspects and part.key in suspects:
                 part.suspect_until = suspects[part.key]
+
+    def _samples(self, pipeline: Pipeline, tap: Sampler, unfinished: list[Item]) -> list[Sample]:
+        acting = pipeline.acting
+        failed = {
+            (record.topic(), record.partition(), record.offset()): each.failure.error
+            for each in acting.tally.failures
+            for record in [each.record]
+        }
+        return tap.ended(failed, open_places([*unfinished, *self._unfed], list(acting.deferred), list(acting.tries)))
 
     @property
     def overdue(self) -> bool:

@@ -1,0 +1,81 @@
+"""Who looks at a pipeline gets its samples, no more than were asked for; who does not look costs nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.engine import taps as module
+from penstock.engine.taps import Taps
+from penstock.worker.samples import Sample, TapStage, TapWish
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    made = _Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def sample(stage: TapStage = "act", offset: int = 0) -> Sample:
+    return Sample(stage, 0, "t", 0, offset, -1, None)
+
+
+def test_nothing_is_wished_for_while_nobody_looks() -> None:
+    taps = Taps()
+    assert taps.wish("p", 1) is None
+    tap = taps.open("p", ["act"], 10)
+    assert taps.wish("p", 1) is not None
+    assert taps.wish("q", 1) is None
+    tap.close()
+    tap.close()
+    assert taps.wish("p", 1) is None
+
+
+def test_no_more_samples_are_asked_for_than_so_many_a_second(clock: _Clock) -> None:
+    taps = Taps()
+    taps.open("p", ["act", "decode"], 20)
+    assert taps.wish("p", 1) == TapWish(("act", "decode"), 10)
+    assert taps.wish("p", 1) is None
+    asked = 0
+    for _ in range(100):
+        clock.now += 0.1
+        wish = taps.wish("p", 1)
+        asked += wish.samples * 2 if wish else 0
+    assert asked == pytest.approx(200, abs=4)
+    clock.now += 60
+    assert taps.wish("p", 2) == TapWish(("act", "decode"), 5), "what was not asked for does not add up; lanes share"
+
+
+def test_few_samples_of_many_stages_come_now_and_then(clock: _Clock) -> None:
+    taps = Taps()
+    taps.open("p", ["act", "decode", "filter"], 1)
+    wishes = []
+    for _ in range(60):
+        clock.now += 1
+        wishes.append(taps.wish("p", 2))
+    asked = [wish for wish in wishes if wish is not None]
+    assert {wish.samples for wish in asked} == {1}
+    assert len(asked) == pytest.approx(20, abs=2)
+
+
+def test_each_looker_gets_its_stages_and_a_slow_one_the_newest() -> None:
+    taps = Taps()
+    acts, filters, other = taps.open("p", ["act"], 5), taps.open("p", ["filter"], 500), taps.open("q", ["act"], 5)
+    assert filters.per_second == 100
+    taps.give("p", [sample("act", n) for n in range(600)] + [sample("filter", 7)])
+    first = acts.next(0)
+    assert first is not None
+    assert (first.offset, acts.dropped) == (100, 100)
+    only = filters.next(0)
+    assert only is not None
+    assert (only.stage, only.offset) == ("filter", 7)
+    assert filters.next(0.01) is None
+    assert other.next(0) is None
