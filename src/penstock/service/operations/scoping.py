@@ -1,0 +1,37 @@
+"""Whose projects a question is about: what belongs to others is as if it were not there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from penstock.core.errors import ConfigError
+from penstock.service.access import Actor, NotFound, Right, allows, require, require_somewhere
+from penstock.service.operations.desk import Desk
+from penstock.store.work.model import ProjectRow
+
+Text = Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")]
+"""A text of a caller that a database takes: PostgreSQL has no place for NUL."""
+
+
+def chosen_project(desk: Desk, actor: Actor, right: Right, named: str | None) -> ProjectRow | None:
+    """The project by its name or id, or the only one that the actor has a role in; None: all, for those whose role
+    holds everywhere."""
+    require_somewhere(actor, right)
+    if named is None and allows(actor, right):
+        return None
+    mine = [project for project in actor.projects if allows(actor, right, project)]
+    if named is None and len(mine) > 1:
+        raise ConfigError("which project? Your role holds for some of them only", hint="give `project`")
+    found = desk.store.projects.get(mine[0] if named is None else named)
+    if found is None or not allows(actor, right, found.id):
+        raise NotFound("no such project", received=named, hint="GET /api/v1/projects lists them")
+    return found
+
+
+def require_of(actor: Actor, view: Right, right: Right, project: str, missing: NotFound) -> None:
+    """Raise `missing` where the actor may not even see the project's things, `NotAllowed` where they may only look."""
+    if not allows(actor, view, project):
+        raise missing
+    require(actor, right, project)
