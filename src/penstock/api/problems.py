@@ -20,6 +20,7 @@ from penstock.service.access import NotAllowed, NotFound
 from penstock.service.attempts import TooManyAttempts
 from penstock.service.authentication import CsrfMissing, LogInFirst
 from penstock.service.operations.managed import NotManaged
+from penstock.service.operations.tap import NotHere
 from penstock.service.operations.users import LastAdmin
 from penstock.store import Changed, LetterRefused, Taken
 
@@ -33,6 +34,7 @@ _STATUS: Final[tuple[tuple[type, int], ...]] = (
     (NotFound, 404),
     (UnknownTopic, 404),
     (NotManaged, 409),
+    (NotHere, 409),
     (LastAdmin, 409),
     (LetterRefused, 409),
     (GroupBusy, 409),

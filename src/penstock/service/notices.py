@@ -6,6 +6,7 @@ from __future__ import annotations
 import smtplib
 import ssl
 import threading
+from dataclasses import asdict
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import Final
@@ -16,7 +17,10 @@ import structlog
 from penstock.act.notify import send, service_of
 from penstock.config.settings import Settings
 from penstock.core.errors import ConfigError, PenstockError, Unavailable
+from penstock.core.secrets import Scrubber
+from penstock.service.notice_record import NOT_TOLD, TOLD, Told, addresses_of, kind_of
 from penstock.service.secrets import SecretBox
+from penstock.service.trigger_specs import pipeline_name
 from penstock.store import Store
 from penstock.workflows.notice_board import Notice, NoticeBoard
 from penstock.workflows.notices import ERROR, PERSISTENCE
@@ -79,6 +83,7 @@ class Notices:
         self, store: Store, settings: Settings, *, embargo_seconds: float = EMBARGO, kept: bool = False
     ) -> None:
         """`kept`: alternate storage keeps copies of what is refused."""
+        self._pipelines = store.pipelines
         self._board = NoticeBoard(store.database)
         self._secrets = SecretBox.of(store, settings)
         self._mailer = Mailer(settings.smtp.url) if settings.smtp.url else None
@@ -106,35 +111,50 @@ class Notices:
         taken = self._board.take(self._embargo)
         for notice in taken:
             try:
-                self._tell(notice)
+                told = self._tell(notice)
             except PenstockError as error:
                 log.warning("admins could not be told of failures", trigger=notice.trigger, reason=str(error))
                 self._board.give_back(notice)
+            else:
+                self._note(notice, told)
         return len(taken)
 
-    def _tell(self, notice: Notice) -> None:
+    def _tell(self, notice: Notice) -> Told:
         """To everybody that can be reached; raises where that is nobody."""
         subject, text = f"Kafka trigger failure on {notice.workflow_name}", self._text(notice)
-        failures: list[PenstockError] = []
-        reached = 0
+        told, failures = Told(), list[PenstockError]()
         if self._mailer and notice.recipients:
             try:
                 self._mailer.send(notice.recipients, subject, text)
-                reached += 1
+                told.recipients = list(notice.recipients)
             except PenstockError as error:
                 failures.append(error)
-        project = self._secrets.resolved(notice.settings).value
-        addresses = project.get("notify") or []
-        for address in [addresses] if isinstance(addresses, str) else addresses:
+        project = self._secrets.resolved(notice.settings)
+        for address in addresses_of(project.value):
             try:
-                send(service_of(address), subject, text, allow_private=bool(project.get("allow_private")))
-                reached += 1
+                send(service_of(address), subject, text, allow_private=bool(project.value.get("allow_private")))
+                told.services.append(kind_of(address))
             except PenstockError as error:
                 failures.append(error)
-        if failures and not reached:
+        if failures and not (told.recipients or told.services):
             raise failures[0]
         for failure in failures:
             log.warning("one way to tell admins of failures did not work", trigger=notice.trigger, reason=str(failure))
+        # I8: what a service answers may repeat its own address.
+        told.failures = [Scrubber(project.secrets).scrub(str(failure)) for failure in failures]
+        return told
+
+    def _note(self, notice: Notice, told: Told) -> None:
+        """Into the history of the trigger's pipeline, for people who ask who knows of it."""
+        count, reached = notice.gathered["count"], len(told.recipients) + len(told.services)
+        kind, whom = (TOLD, f"{reached} told") if reached else (NOT_TOLD, "there is nobody to tell")
+        text = f"{count:,} messages could not be stored: {whom}"
+        data = {**notice.gathered, **asdict(told)}
+        try:
+            self._pipelines.note(pipeline_name(notice.trigger), None, kind, text, data)
+        except Unavailable as error:
+            # It has gone out; to keep it back now would send it twice.
+            log.warning("a notice is not in the history", trigger=notice.trigger, reason=str(error))
 
     def _text(self, notice: Notice) -> str:
         gathered = notice.gathered

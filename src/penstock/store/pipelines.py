@@ -167,3 +167,15 @@ class Pipelines:
         with self._database.read() as connection:
             found = connection.execute(query).mappings().all()
         return [HistoryRow(**row) for row in found]
+
+    def notes(
+        self, pipelines: Sequence[str], kinds: Sequence[str], *, limit: int, before: int | None = None
+    ) -> list[HistoryRow]:
+        """Of some kinds and some pipelines, newest first; `before`: only ids below this one."""
+        c = pipeline_history.c
+        query = sa.select(pipeline_history).where(c.pipeline.in_(pipelines), c.kind.in_(kinds))
+        if before is not None:
+            query = query.where(c.id < before)
+        with self._database.read() as connection:
+            found = connection.execute(query.order_by(c.id.desc()).limit(limit)).mappings().all()
+        return [HistoryRow(**row) for row in found]

@@ -41,7 +41,7 @@ class NoticeBoard:
 
     def take(self, embargo: float) -> list[Notice]:
         """What may be told now; whoever has taken it tells it, or gives it back."""
-        t, w, p = triggers.c, workflows.c, projects.c
+        t = triggers.c
         has_news = sa.type_coerce(t.unreported, sa.Text()) != "{}"
         with self._database.read() as connection:
             if connection.scalar(sa.select(sa.func.count()).select_from(triggers).where(has_news)) == 0:
@@ -49,21 +49,22 @@ class NoticeBoard:
         with self._database.write() as connection:
             now = self._database.micros(connection)
             may = sa.or_(t.notified_at.is_(None), t.notified_at < now - int(embargo * 1_000_000))
-            query = (
-                sa.select(t.id, t.name, w.id, w.name, p.id, p.name, p.settings, t.unreported, t.notified_at)
-                .join(workflows, w.id == t.workflow_id)
-                .join(projects, p.id == w.project_id)
-                .where(has_news, may)
-                .with_for_update(of=triggers, skip_locked=True)
-            )
-            found = [
-                Notice(*row[:7], self._admins(connection, row[4]), row[7], row[8])
-                for row in connection.execute(query).all()
-            ]
+            query = _notices().where(has_news, may).with_for_update(of=triggers, skip_locked=True)
+            found = self._read(connection, query)
             for notice in found:
                 told = sa.update(triggers).where(t.id == notice.trigger)
                 connection.execute(told.values(unreported={}, notified_at=now))
         return found
+
+    def all(self) -> list[Notice]:
+        """Every trigger, with what has gathered so far; nothing is taken."""
+        with self._database.read() as connection:
+            return self._read(connection, _notices().order_by(projects.c.name, workflows.c.name, triggers.c.name))
+
+    def _read(self, connection: sa.Connection, query: sa.Select[Any]) -> list[Notice]:
+        rows = connection.execute(query).all()
+        admins = {project: self._admins(connection, project) for project in {row[4] for row in rows}}
+        return [Notice(*row[:7], admins[row[4]], row[7], row[8]) for row in rows]
 
     def give_back(self, notice: Notice) -> None:
         """It could not be told: later, then."""
@@ -80,6 +81,15 @@ class NoticeBoard:
         query = sa.select(users.c.email).join(members, members.c.user_id == users.c.id)
         query = query.where(members.c.project_id == project, is_admin).order_by(users.c.email)
         return tuple(connection.scalars(query))
+
+
+def _notices() -> sa.Select[Any]:
+    t, w, p = triggers.c, workflows.c, projects.c
+    return (
+        sa.select(t.id, t.name, w.id, w.name, p.id, p.name, p.settings, t.unreported, t.notified_at)
+        .join(workflows, w.id == t.workflow_id)
+        .join(projects, p.id == w.project_id)
+    )
 
 
 def _merged(first: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:

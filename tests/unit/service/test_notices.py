@@ -108,6 +108,10 @@ def test_admins_get_one_mail_and_after_the_embargo_a_digest(scene: Scene, mails:
     assert notices.look() == 1
     assert "51 since" in mails[1][1]
     assert "and 31 more" in mails[1][1]
+    digest, first = scene.store.pipelines.history(f"trigger-{scene.desk.trigger}")
+    assert (first.kind, digest.text) == ("notified", "51 messages could not be stored: 3 told")
+    assert first.data["recipients"] == ["admin@example.org", "owner@example.org", "super@example.org"]
+    assert (digest.data["count"], digest.data["services"], digest.data["failures"]) == (51, [], [])
 
 
 def test_what_could_not_be_told_is_told_later(scene: Scene, mails: tuple[str, list[str]]) -> None:
@@ -117,6 +121,7 @@ def test_what_could_not_be_told_is_told_later(scene: Scene, mails: tuple[str, li
     scene.fail(1)
     notices = Notices(scene.store, away)
     assert notices.look() == 1
+    assert scene.store.pipelines.history(f"trigger-{scene.desk.trigger}") == []
     scene.fail(2)
     assert Notices(scene.store, scene.settings).look() == 1
     assert "2 since" in mails[1][0]
@@ -132,6 +137,17 @@ def test_the_projects_own_addresses_are_told_and_may_be_secret(scene: Scene) -> 
         assert Notices(scene.store, scene.settings).look() == 1
         (request,) = hook.requests
     assert json.loads(request.body)["title"] == "Kafka trigger failure on Lab results"
+    (noted,) = scene.store.pipelines.history(f"trigger-{scene.desk.trigger}")
+    assert (noted.data["services"], len(noted.data["recipients"])) == (["json"], 3)
+    assert str(hook.port) not in str(noted), "I8: an address is a secret"
+
+
+def test_a_project_without_anybody_to_tell_says_so(scene: Scene) -> None:
+    scene.desk.execute("DELETE FROM penstock_project_members")
+    scene.fail(1)
+    assert Notices(scene.store, scene.settings).look() == 1
+    (noted,) = scene.store.pipelines.history(f"trigger-{scene.desk.trigger}")
+    assert (noted.kind, noted.text) == ("not notified", "1 messages could not be stored: there is nobody to tell")
 
 
 def test_an_address_that_is_no_mail_server_is_refused_at_start() -> None:

@@ -1,0 +1,158 @@
+"""A tap of a pipeline's stages: a few events as each stage leaves them, for as long as somebody looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, get_args
+
+import orjson
+
+from penstock.core.deadline import Deadline
+from penstock.core.errors import ConfigError, PenstockError, Terminal
+from penstock.core.secrets import MASK
+from penstock.engine.taps import MOST_PER_SECOND, Tap
+from penstock.service.access import Actor
+from penstock.service.operations.desk import Desk
+from penstock.service.operations.models import View
+from penstock.service.status import INSTANCE_SILENCE
+from penstock.worker.samples import Became, Sample, TapStage
+
+__all__ = ["LONGEST", "MOST", "STAGES", "NotHere", "SampleView", "TapStage", "Tapping", "tap"]
+
+STAGES: Final[tuple[TapStage, ...]] = get_args(TapStage)
+LONGEST: Final = 300.0
+"""Seconds: whoever wants more asks again."""
+MOST: Final = 10_000
+_WAIT: Final = 0.5
+"""Seconds that one look waits."""
+_AS_READ: Final = ("json", "avro")
+"""Formats whose decoded values have the fields of their records, by which rules name them."""
+
+
+class NotHere(PenstockError, Terminal):
+    """The instance that answers does not run the pipeline."""
+
+    code = "not_here"
+
+
+class SampleView(View):
+    """An event as a stage left it."""
+
+    stage: TapStage
+    step: int
+    """Place among the filters, or among the transforms, counted from 0."""
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int | None = None
+    """Of the record; epoch milliseconds."""
+    key: str | None = None
+    event_type: str = ""
+    became: Became
+    """`passed` on, `dropped` by a filter or transform, `failed`, `acted` on, or `waiting` for another attempt."""
+    value: str | None = None
+    """JSON, its end cut off where it is long; null: it is not shown."""
+    cut: bool = False
+    why: str | None = None
+    """Why it failed, or is not shown."""
+    masked: bool = False
+
+
+class Tapping:
+    """A bounded series of samples as they come. Close it: units hand over samples until then."""
+
+    def __init__(self, desk: Desk, tap: Tap, *, plain: bool, seconds: float, limit: int) -> None:
+        """`plain`: what decoders make of records has their fields."""
+        self._desk, self._tap, self._plain = desk, tap, plain
+        self._deadline, self._left = Deadline.after(seconds), limit
+
+    def next(self) -> SampleView | None:
+        """The next one; None: none came for a moment."""
+        found = self._tap.next(min(_WAIT, self._deadline.remaining)) if self._left else None
+        if found is None:
+            return None
+        self._left -= 1
+        return self._view(found)
+
+    @property
+    def over(self) -> bool:
+        return not self._left or self._deadline.expired
+
+    @property
+    def dropped(self) -> int:
+        """Samples that came faster than they were taken."""
+        return self._tap.dropped
+
+    def close(self) -> None:
+        self._tap.close()
+
+    def _view(self, sample: Sample) -> SampleView:
+        masked = self._desk.masking.applies(sample.topic)
+        value, why = sample.value, sample.why
+        if masked and value is not None:
+            value = self._masked(sample, value)
+            why = why or ("rules hide fields of it, and nobody knows where they are now" if value == MASK else None)
+        return SampleView(
+            stage=sample.stage,
+            step=sample.step,
+            topic=sample.topic,
+            partition=sample.partition,
+            offset=sample.offset,
+            timestamp=sample.timestamp if sample.timestamp >= 0 else None,
+            key=sample.key,
+            event_type=sample.event_type,
+            became=sample.became,
+            value=value,
+            cut=sample.is_cut and value != MASK,
+            why=why,
+            masked=masked,
+        )
+
+    def _masked(self, sample: Sample, value: str) -> str:
+        """The value with its fields masked, where they are still in their places; otherwise nothing of it."""
+        if not (self._plain and sample.as_read) or sample.is_cut:
+            return MASK
+        try:
+            decoded: Any = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return MASK
+        if not isinstance(decoded, dict | list):
+            return MASK
+        return orjson.dumps(self._desk.masking.value(sample.topic, decoded)).decode()
+
+
+def tap(
+    desk: Desk,
+    actor: Actor,
+    name: str,
+    *,
+    stages: Sequence[TapStage] = STAGES,
+    seconds: float = 30.0,
+    limit: int = 1_000,
+    per_second: float = 20.0,
+) -> Tapping:
+    """Samples of what passes these stages from now on, on the instance that answers; so many, or so long."""
+    desk.pipeline(actor, "topics.view", name)
+    wanted = [stage for stage in STAGES if stage in stages]
+    bounded = 0 < seconds <= LONGEST and 1 <= limit <= MOST and 0 < per_second <= MOST_PER_SECOND
+    if not wanted or not bounded:
+        raise ConfigError(
+            "a tap is bounded",
+            allowed=f"some of {', '.join(STAGES)}; {LONGEST:g} seconds, {MOST} samples, {MOST_PER_SECOND} a second",
+        )
+    instance = desk.instance()
+    flow = next((flow for flow in list(instance.flows) if flow.name == name), None) if instance else None
+    if instance is None or flow is None:
+        raise NotHere(f"{name} does not run in the instance that answers", received=name, hint=_elsewhere(desk, name))
+    source = flow.spec.source
+    plain = not source.is_foreign and source.config.format in _AS_READ
+    return Tapping(desk, instance.taps.open(name, wanted, per_second), plain=plain, seconds=seconds, limit=limit)
+
+
+def _elsewhere(desk: Desk, name: str) -> str:
+    """Who can be asked instead."""
+    wanted = desk.snapshot().wanted.get(name)
+    running = set(wanted.instances) if wanted else set()
+    alive = desk.store.instances.alive(INSTANCE_SILENCE)
+    places = [row.http_address for row in alive if row.id in running and row.http_address]
+    return f"ask {' or '.join(places)}" if places else "start it, or ask an instance that runs it"
