@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from penstock.core.errors import PenstockError, Terminal, Transient
+from penstock.engine.job_book import JobBook
 from penstock.engine.jvm import ClassArchive, java_executable, own_folder, quarter_of_the_memory
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Spark:
     ) -> None:
         self.master = f"local[{_SLOTS}]" if master == "local" or master.startswith("local[") else master
         self.is_local = self.master.startswith("local[")
-        self.jobs = 0
+        self.book = JobBook()
         self.cores = os.cpu_count() or 1
         """Windows that can run side by side; of a cluster known once it has started."""
         self._conf = dict(conf)
@@ -284,6 +285,11 @@ class Spark:
         return int(self._sc.defaultParallelism)
 
     @property
+    def jobs(self) -> int:
+        """How many were begun."""
+        return self.book.jobs
+
+    @property
     def died(self) -> bool:
         """True when the JVM ended by itself: no window will ever run again."""
         return self._process is not None and not self._stopping and self._process.poll() is not None
@@ -310,9 +316,9 @@ class Spark:
         payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
             job = self._job(request.lane, payload)
-            self.jobs += 1
-            # Straight through the gateway: `RDD.collect` opens a socket for each answer, which takes 8 ms more.
-            (answer,) = job.collect()
+            with self.book.job(request.lane, [unit.pipeline for unit in request.units]):
+                # Straight through the gateway: `RDD.collect` opens a socket for each answer, which takes 8 ms more.
+                (answer,) = job.collect()
             (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
             return unpacked(packed)
         except Exception as error:

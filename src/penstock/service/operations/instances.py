@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pydantic import Field
 
 from penstock.core.clock import format_time
 from penstock.core.status import State
+from penstock.engine.spark import Spark
 from penstock.service.access import Actor, allows, require_somewhere
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import View
@@ -24,6 +27,38 @@ class InstancePipeline(View):
     p99_ms: float | None = None
 
 
+class LaneView(View):
+    """A lane: windows one after the other, each of them a Spark job."""
+
+    lane: str
+    running_for: float | None = None
+    """Seconds that its window has run; null: it waits for work."""
+    pipelines: list[str] = Field(default_factory=list)
+    """Carried by its last window."""
+    jobs: int = 0
+    lost: int = 0
+    """Windows whose worker died."""
+    windows_per_second: float = 0.0
+    """Over the last ten seconds."""
+    mean_seconds: float | None = None
+    """How long its windows took lately."""
+
+
+class SparkView(View):
+    """Spark, as the instance that answers uses it."""
+
+    master: str
+    slots: int
+    """Windows that can be worked on side by side: the cores."""
+    running: int
+    """Windows that run now; those that wait for events take no core on a local master."""
+    jobs: int
+    """Since it was started."""
+    lost: int
+    windows_per_second: float
+    lanes: list[LaneView] = Field(default_factory=list)
+
+
 class InstanceView(View):
     """One running `penstock run`."""
 
@@ -36,6 +71,8 @@ class InstanceView(View):
     http_address: str | None = None
     this: bool = False
     """It is the one that answers."""
+    spark: SparkView | None = None
+    """Of the one that answers; others are asked at their own address."""
     pipelines: list[InstancePipeline] = Field(default_factory=list)
 
 
@@ -57,6 +94,7 @@ def list_instances(desk: Desk, actor: Actor) -> list[InstanceView]:
             )
             said.setdefault(row.instance, []).append(view)
     here = desk.instance()
+    used = spark_view(here.spark, visible) if here is not None else None
     return [
         InstanceView(
             id=row.id,
@@ -67,7 +105,33 @@ def list_instances(desk: Desk, actor: Actor) -> list[InstanceView]:
             heard_at=format_time(row.heartbeat_at),
             http_address=row.http_address,
             this=here is not None and here.id == row.id,
+            spark=used if here is not None and here.id == row.id else None,
             pipelines=said.get(row.id, []),
         )
         for row in desk.store.instances.alive(INSTANCE_SILENCE)
     ]
+
+
+def spark_view(spark: Spark, visible: Collection[str]) -> SparkView:
+    """What Spark does for this instance; pipelines that are not visible are left out."""
+    lanes = spark.book.lanes()
+    return SparkView(
+        master=spark.master,
+        slots=spark.cores,
+        running=sum(lane.running_for is not None for lane in lanes),
+        jobs=spark.jobs,
+        lost=sum(lane.lost for lane in lanes),
+        windows_per_second=sum(lane.per_second for lane in lanes),
+        lanes=[
+            LaneView(
+                lane=lane.lane,
+                running_for=lane.running_for,
+                pipelines=[name for name in lane.pipelines if name in visible],
+                jobs=lane.jobs,
+                lost=lane.lost,
+                windows_per_second=lane.per_second,
+                mean_seconds=lane.mean_seconds,
+            )
+            for lane in lanes
+        ],
+    )
