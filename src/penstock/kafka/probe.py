@@ -1,4 +1,5 @@
-"""`penstock dry-run`: touches every connection of a pipeline, one step at a time, and says how each went."""
+"""Touches every connection of a pipeline, one step at a time, and says how each went: for `penstock dry-run`, and for
+those who fill in a trigger."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from penstock.config.spec import KafkaSourceConfig, PipelineSpec
 from penstock.config.wire import RegistryDialect, WireSpec
@@ -39,10 +41,14 @@ class Finding:
 
 
 _Work = Callable[[], str]
+Guard = Callable[[str], list[str]]
+"""The IP addresses that a host may be reached at; raises `PenstockError` where it may not be."""
 
 
-def probe(spec: PipelineSpec, timeout: float = 5.0) -> Iterator[Finding]:
-    """Every step in the order of its dependence; nothing is changed on the cluster, and no group is joined."""
+def probe(spec: PipelineSpec, timeout: float = 5.0, guard: Guard | None = None) -> Iterator[Finding]:
+    """Every step in the order of its dependence; nothing is changed on the cluster, and no group is joined.
+
+    With a `guard`, nothing is connected to that it does not let through, advertised addresses included."""
     source = spec.source.config
     if spec.source.is_foreign:
         yield Finding("config", f"source {spec.source.type}", None, "a source of its own is not touched")
@@ -54,37 +60,66 @@ def probe(spec: PipelineSpec, timeout: float = 5.0) -> Iterator[Finding]:
         yield from _skipped(spec, "the client configuration is wrong")
     else:
         yield Finding("config", "client properties", True, "; ".join(config.warnings) or "accepted by the client")
-        reached = yield from _network(config, timeout)
+        pins: dict[Address, list[str]] = {}
+        reached = yield from _network(config, timeout, guard, pins)
         if reached:
-            yield from _cluster(spec, config, timeout)
+            yield from _cluster(spec, pinned(config, pins), timeout, guard)
         else:
             yield from _skipped(spec, "no broker address can be reached")
     if source.connection.schema_registry_url and source.format == "wherehows":
-        yield from _dialects(source, timeout)
+        yield from _dialects(source, timeout, guard)
     elif source.connection.schema_registry_url:
-        yield _registry(source.connection.schema_registry_url, source.connection.schema_registry_config, timeout)
+        yield _registry(source.connection.schema_registry_url, source.connection.schema_registry_config, timeout, guard)
 
 
-def _network(config: KafkaClientConfig, timeout: float) -> Generator[Finding, None, bool]:
+def pinned(config: KafkaClientConfig, pins: dict[Address, list[str]]) -> KafkaClientConfig:
+    """The same cluster by the IP addresses that were let through: a name may be answered differently the next time.
+
+    Where the broker's certificate is checked against its name, the name stays: nobody else can answer to it."""
+    if not pins:
+        return config
     properties = dict(config.properties)
-    secured = properties.get("security.protocol", "plaintext").lower().endswith("ssl")
+    verified = properties.get("enable.ssl.certificate.verification", "true").lower() != "false"
+    named = properties.get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
+    if _is_secured(properties) and verified and named:
+        return config
+    places = [str(Address(each, address.port)) for address, found in pins.items() for each in found]
+    changed = properties | {"bootstrap.servers": ",".join(places)}
+    return replace(config, properties=tuple(sorted(changed.items())))
+
+
+def _is_secured(properties: dict[str, str]) -> bool:
+    return properties.get("security.protocol", "plaintext").lower().endswith("ssl")
+
+
+def _network(
+    config: KafkaClientConfig, timeout: float, guard: Guard | None, pins: dict[Address, list[str]]
+) -> Generator[Finding, None, bool]:
+    properties = dict(config.properties)
     reached = False
     for address in addresses(config.bootstrap):
-        good = True
-        for finding in _address(address, properties if secured else None, timeout):
+        good, found = True, list[str]()
+        for finding in _address(address, properties if _is_secured(properties) else None, timeout, guard, found):
             good = good and finding.ok is True
             yield finding
+        if good and found:
+            pins[address] = found
         reached = reached or good
     return reached
 
 
-def _address(address: Address, properties: dict[str, str] | None, timeout: float) -> Iterator[Finding]:
-    steps: list[tuple[Step, _Work]] = [
-        ("dns", lambda: ", ".join(resolve(address))),
-        ("tcp", lambda: _connected(address, timeout)),
-    ]
+def _address(
+    address: Address, properties: dict[str, str] | None, timeout: float, guard: Guard | None, pins: list[str]
+) -> Iterator[Finding]:
+    def resolved() -> str:
+        if guard is None:
+            return ", ".join(resolve(address))
+        pins.extend(guard(address.host))
+        return ", ".join(pins)
+
+    steps: list[tuple[Step, _Work]] = [("dns", resolved), ("tcp", lambda: _connected(address, timeout, pins))]
     if properties is not None:
-        steps.append(("tls", lambda: handshake(address, properties, timeout)))
+        steps.append(("tls", lambda: handshake(address, properties, timeout, pins)))
     failed: Step | None = None
     for step, work in steps:
         if failed:
@@ -95,12 +130,12 @@ def _address(address: Address, properties: dict[str, str] | None, timeout: float
         yield finding
 
 
-def _connected(address: Address, timeout: float) -> str:
-    connect(address, timeout)
+def _connected(address: Address, timeout: float, pins: list[str]) -> str:
+    connect(address, timeout, pins)
     return "the port answers"
 
 
-def _cluster(spec: PipelineSpec, config: KafkaClientConfig, timeout: float) -> Iterator[Finding]:
+def _cluster(spec: PipelineSpec, config: KafkaClientConfig, timeout: float, guard: Guard | None) -> Iterator[Finding]:
     sasl = dict(config.properties).get("security.protocol", "").lower().startswith("sasl")
     begin = time.monotonic()
     view = ClusterView(config, timeout)
@@ -120,17 +155,24 @@ def _cluster(spec: PipelineSpec, config: KafkaClientConfig, timeout: float) -> I
         mechanism = dict(config.properties).get("sasl.mechanisms", "GSSAPI")
         yield Finding("sasl", config.bootstrap, True, f"logged in by {mechanism}", None, millis)
     yield Finding("metadata", config.bootstrap, True, f"{len(brokers)} brokers, {len(topics)} topics", None, millis)
-    known = set(addresses(config.bootstrap))
-    for host, port in brokers:
-        if (host, port) not in known:
-            yield _advertised(Address(host, port), timeout)
+    known = set(addresses(spec.source.config.connection.bootstrap))
+    named = [_advertised(Address(host, port), timeout, guard) for host, port in brokers if (host, port) not in known]
+    yield from named
+    if guard is not None and any(finding.ok is False for finding in named):
+        # The client would go to any of them by itself.
+        yield from _skipped(spec, "a broker names an address that cannot be used", past=("metadata",))
+        return
     yield from _topics(spec, view, topics)
     yield _group(spec, view)
 
 
-def _advertised(address: Address, timeout: float) -> Finding:
+def _advertised(address: Address, timeout: float, guard: Guard | None) -> Finding:
     hint = "the broker names this address to its clients (advertised.listeners); it must be reachable from here"
-    return _tried("advertised", str(address), lambda: _connected(address, timeout), hint)
+
+    def reached() -> str:
+        return _connected(address, timeout, guard(address.host) if guard else [])
+
+    return _tried("advertised", str(address), reached, hint)
 
 
 def _topics(spec: PipelineSpec, view: ClusterView, known: dict[str, int]) -> Iterator[Finding]:
@@ -171,8 +213,9 @@ def _group_rights(view: ClusterView, name: str) -> str:
     return f"may join; state {group.state}, {len(group.members)} members"
 
 
-def _registry(url: str, config: dict[str, Any], timeout: float) -> Finding:
+def _registry(url: str, config: dict[str, Any], timeout: float, guard: Guard | None) -> Finding:
     def asked() -> str:
+        _check_hosts(url, guard)
         registry = Registry(url, config, timeout)
         try:
             return f"{registry.check()} subjects"
@@ -182,12 +225,20 @@ def _registry(url: str, config: dict[str, Any], timeout: float) -> Finding:
     return _tried("registry", _shown(url), asked)
 
 
-def _dialects(source: KafkaSourceConfig, timeout: float) -> Iterator[Finding]:
+def _check_hosts(urls: str, guard: Guard | None) -> None:
+    for url in urls.split(","):
+        host = urlsplit(url.strip()).hostname
+        if guard is not None and host:
+            guard(host)
+
+
+def _dialects(source: KafkaSourceConfig, timeout: float, guard: Guard | None) -> Iterator[Finding]:
     wire, connection = source.wherehows or WireSpec(), source.connection
     url = connection.schema_registry_url or ""
     for dialect in dict.fromkeys(wire.of(topic)[1] for topic in source.topics or ()):
 
         def asked(dialect: RegistryDialect = dialect) -> str:
+            _check_hosts(url, guard)
             return DialectRegistry(url, dialect, connection.schema_registry_config, timeout).check()
 
         yield _tried("registry", _shown(url), asked)

@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -37,20 +37,28 @@ def resolve(address: Address) -> list[str]:
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
 
-def connect(address: Address, timeout: float) -> None:
-    """Open and close a connection; raises `OSError`."""
-    socket.create_connection(address, timeout).close()
+def connect(address: Address, timeout: float, pinned: Sequence[str] = ()) -> None:
+    """Open and close a connection, to the pinned IP addresses only where there are any; raises `OSError`."""
+    _opened(address, timeout, pinned).close()
 
 
-def handshake(address: Address, properties: Mapping[str, str], timeout: float) -> str:
+def handshake(address: Address, properties: Mapping[str, str], timeout: float, pinned: Sequence[str] = ()) -> str:
     """Do the TLS handshake as the Kafka client would; returns what was agreed. Raises `OSError`."""
     with (
-        socket.create_connection(address, timeout) as plain,
+        _opened(address, timeout, pinned) as plain,
         tls_context(properties).wrap_socket(plain, server_hostname=address.host) as secured,
     ):
         days = _days_left(secured.getpeercert())
         until = "" if days is None else f", certificate valid for {days} more days"
         return f"{secured.version()}{until}"
+
+
+def _opened(address: Address, timeout: float, pinned: Sequence[str]) -> socket.socket:
+    *others, last = pinned or [address.host]
+    for each in others:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((each, address.port), timeout)
+    return socket.create_connection((last, address.port), timeout)
 
 
 def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:

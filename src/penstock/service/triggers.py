@@ -52,7 +52,7 @@ class TriggerView:
 def list_triggers(store: Store, project: str | None = None) -> list[TriggerView]:
     """All triggers, or those of a project, by workflow and name."""
     names, statuses = full_names(store), {status.pipeline: status for status in pipeline_statuses(store)}
-    views = [_view(row, names, statuses) for row in store.triggers.list(project_id=_project(store, project))]
+    views = [view_of(row, names, statuses) for row in store.triggers.list(project_id=_project(store, project))]
     return sorted(views, key=lambda view: (view.workflow, view.name))
 
 
@@ -66,7 +66,8 @@ def _project(store: Store, name: str | None) -> str | None:
     return found.id
 
 
-def _view(row: TriggerRow, names: dict[str, str], statuses: dict[str, PipelineStatus]) -> TriggerView:
+def view_of(row: TriggerRow, names: dict[str, str], statuses: dict[str, PipelineStatus]) -> TriggerView:
+    """A trigger, given the full names of workflows and the statuses of pipelines."""
     status = statuses.get(pipeline_name(row.id))
     lags = [place.lag for place in status.partitions if place.lag is not None] if status else []
     running = status.state if status else "stopped"
@@ -91,7 +92,7 @@ def show_trigger(store: Store, row: TriggerRow) -> dict[str, Any]:
     """All of a trigger but its secrets."""
     statuses = {status.pipeline: status for status in pipeline_statuses(store, pipeline_name(row.id))}
     status = statuses.get(pipeline_name(row.id))
-    return _view(row, full_names(store), statuses).as_dict() | {
+    return view_of(row, full_names(store), statuses).as_dict() | {
         "comment": row.comment,
         "kafka_configuration": shown(row.kafka_configuration),
         "options": row.options,

@@ -72,7 +72,7 @@ def apply_workflow(
     known = {row.name: row for row in store.triggers.list(workflow_id=before.id)} if before else {}
     new_ids = {each.name: stable_id(spec.project.name, spec.name, each.name) for each in spec.triggers} | (ids or {})
     rows = [_row(box, each, known.get(each.name), new_ids[each.name]) for each in spec.triggers]
-    _refuse_taken_groups(store, rows)
+    refuse_taken_groups(store, rows)
     definition = box.hidden(spec.definition()) | (extra or {})
     workflow = WorkflowRow(
         id=before.id if before else stable_id(spec.project.name, spec.name),
@@ -81,7 +81,7 @@ def apply_workflow(
         origin=spec.origin or _ORIGIN,
         concurrency=spec.concurrency,
     )
-    saved = store.workflows.apply(workflow, definition, _version(definition), rows)
+    saved = store.workflows.apply(workflow, definition, version_of(definition), rows)
     after = store.triggers.list(workflow_id=saved.id)
     same = before is not None and before.snapshot_id == saved.snapshot_id
     return Applied(
@@ -98,7 +98,8 @@ def _marks(rows: Any) -> set[tuple[str, int]]:
     return {(row.id, row.revision) for row in rows}
 
 
-def _version(definition: dict[str, Any]) -> str:
+def version_of(definition: dict[str, Any]) -> str:
+    """The same for the same definition."""
     return hashlib.sha256(orjson.dumps(definition, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
 
@@ -138,7 +139,7 @@ def _group(row: TriggerRow | None) -> str | None:
     return row.kafka_configuration.get("group_id") if row else None
 
 
-def _refuse_taken_groups(store: Store, rows: list[TriggerRow]) -> None:
+def refuse_taken_groups(store: Store, rows: list[TriggerRow]) -> None:
     """Two triggers in one group would take each other's messages."""
     mine = {row.id for row in rows}
     seen = {_group(row): row.name for row in store.triggers.list() if row.id not in mine}

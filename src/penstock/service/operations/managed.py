@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 from penstock.config.problems import InvalidConfigError, Problem
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import PenstockError, Terminal
-from penstock.service.access import Actor, allows, require, require_somewhere
+from penstock.service.access import Actor, require, require_somewhere
 from penstock.service.audit import audited
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import PipelineDetail, ProblemView, Validation
 from penstock.service.operations.pipelines import get_pipeline
+from penstock.service.operations.scoping import limits_of
 from penstock.service.operations.versions import version_text
-from penstock.service.refusals import Limits
 from penstock.service.submitted import NAME, Submitted, check_submitted, require_valid
 from penstock.store import ManagedRow, Taken
 
@@ -27,7 +25,7 @@ class NotManaged(PenstockError, Terminal):
 def validate_text(desk: Desk, actor: Actor, text: str) -> Validation:
     """What is right and wrong with a document, as far as this actor may use it; nothing is kept."""
     require_somewhere(actor, "pipelines.view")
-    found = check_submitted(text, _limits(desk, actor))
+    found = check_submitted(text, limits_of(desk, actor, "pipelines.edit"))
     return Validation(
         valid=found.spec is not None,
         name=found.spec.name if found.spec else None,
@@ -41,7 +39,7 @@ def create(desk: Desk, actor: Actor, text: str, *, project: str | None = None) -
     """Keep a new one; `Taken` where a pipeline, or a file, has its name."""
     require(actor, "pipelines.edit", project)
     _known_project(desk, project)
-    spec = require_valid(check_submitted(text, _limits(desk, actor, project)))
+    spec = require_valid(check_submitted(text, limits_of(desk, actor, "pipelines.edit", project)))
     _may_feed(actor, spec)
     known = desk.snapshot().names
     if spec.name in known and spec.name not in desk.snapshot().managed:
@@ -56,7 +54,7 @@ def create(desk: Desk, actor: Actor, text: str, *, project: str | None = None) -
 def replace(desk: Desk, actor: Actor, name: str, text: str, revision: int | None) -> PipelineDetail:
     """Keep another document; `Changed` where the revision is not this one."""
     row, project = _managed(desk, actor, name)
-    spec = require_valid(_named(name, check_submitted(text, _limits(desk, actor, project))))
+    spec = require_valid(_named(name, check_submitted(text, limits_of(desk, actor, "pipelines.edit", project))))
     _may_feed(actor, spec)
     subject = f"pipeline/{spec.name}"
     with audited(desk.store, actor, "pipelines.replace", subject, project=project, before=row.text) as change:
@@ -86,12 +84,6 @@ def _managed(desk: Desk, actor: Actor, name: str) -> tuple[ManagedRow, str | Non
     if row is None:
         raise NotManaged(f"{name} is defined by a file", received=name, hint="change the file")
     return row, project
-
-
-def _limits(desk: Desk, actor: Actor, project: str | None = None) -> Limits:
-    # What reaches the machine itself is for admins of the instance, not for those of a project.
-    admin = actor.role == "admin" and allows(actor, "pipelines.edit", project)
-    return Limits(frozenset(desk.settings.api.allow) if admin else frozenset(), desk.outbound(), os.environ)
 
 
 def _may_feed(actor: Actor, spec: PipelineSpec) -> None:

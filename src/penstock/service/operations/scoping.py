@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from penstock.core.errors import ConfigError
 from penstock.service.access import Actor, NotFound, Right, allows, require, require_somewhere
 from penstock.service.operations.desk import Desk
+from penstock.service.refusals import Limits
 from penstock.store.work.model import ProjectRow
 
 Text = Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")]
@@ -28,6 +30,12 @@ def chosen_project(desk: Desk, actor: Actor, right: Right, named: str | None) ->
     if found is None or not allows(actor, right, found.id):
         raise NotFound("no such project", received=named, hint="GET /api/v1/projects lists them")
     return found
+
+
+def limits_of(desk: Desk, actor: Actor, right: Right, project: str | None = None) -> Limits:
+    """What the actor may name: what reaches the machine itself is for admins of the instance, not of a project."""
+    admin = actor.role == "admin" and allows(actor, right, project)
+    return Limits(frozenset(desk.settings.api.allow) if admin else frozenset(), desk.outbound(), os.environ)
 
 
 def require_of(actor: Actor, view: Right, right: Right, project: str, missing: NotFound) -> None:

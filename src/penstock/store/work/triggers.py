@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from penstock.core.ids import is_id
 from penstock.store.database import Database
+from penstock.store.people import Changed
 from penstock.store.work.model import NotThere, TriggerChange, TriggerRow
 from penstock.store.workflow_tables import triggers, workflows
 
@@ -57,12 +58,15 @@ class Triggers:
         with self._database.read() as connection:
             return _one(connection, _c.id == trigger_id.lower())
 
-    def save(self, trigger: TriggerRow) -> TriggerRow:
-        """Make the trigger, or change it; one of its workflow that has the name already keeps its id."""
+    def save(self, trigger: TriggerRow, *, expected: int | None = None) -> TriggerRow:
+        """Make the trigger, or change it; one of its workflow that has the name already keeps its id. `Changed` where
+        it was not saved last at the `expected` time."""
         with self._database.write() as connection:
             mine = sa.select(workflows.c.id).where(workflows.c.id == trigger.workflow_id).with_for_update()
             if connection.scalar(mine) is None:
                 raise NotThere("there is no such workflow", received=trigger.workflow_id)
+            if expected is not None and (found := _one(connection, _c.id == trigger.id)) is not None:
+                _check_unchanged(found, expected)
             return _saved(connection, save_trigger(connection, trigger, None, self._database.micros(connection)))
 
     def set_enabled(self, trigger_id: str, enabled: bool) -> TriggerRow:  # noqa: FBT001 - what the method is for
@@ -81,6 +85,11 @@ class Triggers:
         """Take it out of use; what it brought in stays. False where it was not in use."""
         with self._database.write() as connection:
             return delete_triggers(connection, _c.id == trigger_id, self._database.micros(connection)) > 0
+
+
+def _check_unchanged(found: TriggerRow, expected: int) -> None:
+    if found.updated_at != expected:
+        raise Changed("the trigger was changed meanwhile", received=expected, hint="look at it again")
 
 
 def save_trigger(connection: sa.Connection, trigger: TriggerRow, workflow_id: str | None, now: int) -> str:

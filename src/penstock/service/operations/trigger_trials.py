@@ -1,0 +1,76 @@
+"""Tries connections of triggers, saved or not, and shows what they would take in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.config.spec import PipelineSpec
+from penstock.core.errors import ConfigError
+from penstock.service.access import Actor
+from penstock.service.connection_test import ConnectionReport, MessagePreview, preview_messages, try_connection
+from penstock.service.operations.desk import Desk
+from penstock.service.operations.scoping import limits_of
+from penstock.service.operations.trigger_lookup import compiled, row_of, trigger_of
+from penstock.service.operations.trigger_models import NewTrigger, TriggerChange
+from penstock.service.operations.workflow_lookup import workflow_of
+from penstock.service.outbound import Outbound
+from penstock.store.work.model import TriggerRow, WorkflowRow
+
+LONGEST: Final = 30.0
+"""Seconds that each step of a test may take."""
+MOST_PREVIEWED: Final = 50
+
+
+def try_saved(desk: Desk, actor: Actor, trigger_id: str, *, timeout: float = 5.0) -> ConnectionReport:
+    """Try its connection, each step apart; nothing is changed."""
+    row, workflow = trigger_of(desk, actor, "triggers.test", trigger_id)
+    return try_connection(compiled(desk, row, workflow), _reachable(desk, actor, row, workflow), _bounded(timeout))
+
+
+def try_draft(
+    desk: Desk, actor: Actor, draft: TriggerChange, *, trigger_id: str | None = None, timeout: float = 5.0
+) -> ConnectionReport:
+    """The same for one that is not saved, or not as it is written here."""
+    spec, outbound = _drafted(desk, actor, draft, trigger_id)
+    return try_connection(spec, outbound, _bounded(timeout))
+
+
+def preview(
+    desk: Desk, actor: Actor, draft: TriggerChange, *, trigger_id: str | None = None, last: int = 10
+) -> list[MessagePreview]:
+    """The last messages as the trigger would take them in, newest first; nothing is taken in."""
+    if not 1 <= last <= MOST_PREVIEWED:
+        raise ConfigError("the number of messages is out of range", received=last, allowed=f"1 to {MOST_PREVIEWED}")
+    spec, outbound = _drafted(desk, actor, draft, trigger_id)
+    return preview_messages(spec, outbound, desk.masking, last, skips=draft.tombstones == "skip")
+
+
+def _drafted(
+    desk: Desk, actor: Actor, draft: TriggerChange, trigger_id: str | None
+) -> tuple[PipelineSpec, Outbound | None]:
+    before: TriggerRow | None = None
+    if trigger_id is not None:
+        before, workflow = trigger_of(desk, actor, "triggers.test", trigger_id)
+    elif isinstance(draft, NewTrigger):
+        workflow = workflow_of(desk, actor, "triggers.test", draft.workflow)
+    else:
+        raise ConfigError("which workflow is the trigger for?", hint="give `workflow`")
+    row, _ = row_of(desk, actor, draft, workflow, before)
+    return compiled(desk, row, workflow), _reachable(desk, actor, before, workflow)
+
+
+def _reachable(desk: Desk, actor: Actor, row: TriggerRow | None, workflow: WorkflowRow) -> Outbound | None:
+    """Where a test may connect to; None: anywhere."""
+    limits = limits_of(desk, actor, "triggers.test", workflow.project_id)
+    if "private" in limits.allowed:
+        return None
+    if actor.role == "admin" and row is not None:
+        hosts = [str(host) for host, _ in row.kafka_configuration.get("hosts") or ()]
+        return Outbound([*desk.settings.api.networks, *hosts])
+    return limits.outbound
+
+
+def _bounded(timeout: float) -> float:
+    if not 0 < timeout <= LONGEST:
+        raise ConfigError("the time is out of range", received=timeout, allowed=f"up to {LONGEST:g} seconds")
+    return timeout
