@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ _NEEDS: Final[dict[str, Allowed]] = {"python": "python", "command": "command", "
 _CODE: Final = ("callable", "processor")
 _REGISTRY: Final = ("basic.auth.", "bearer.auth.token", "bearer.auth.credentials.source")
 """Settings of the registry's client that load nothing and lead nowhere."""
-_ADDRESSES: Final = ("url", "urls", "webhook_url", "server", "schema_registry_url")
+_ADDRESSES: Final = ("url", "urls", "webhook_url", "server", "schema_registry_url", "http")
 
 Need = tuple[Allowed, KeyPath, str]
 
@@ -52,7 +52,19 @@ def is_secret_reference(value: object) -> bool:
 
 def refusals(document: Document, limits: Limits) -> Iterator[Problem]:
     """All that the document names and its sender may not."""
-    for need, path, what in (*_kinds(document.data), *_values(document.data)):
+    places = [*_walk(document.data), (("source", "config", "connection", "bootstrap"), _cluster(document))]
+    yield from _refused(document, limits, _kinds(document.data), places)
+
+
+def step_refusals(document: Document, limits: Limits, needs: Iterable[Need]) -> Iterator[Problem]:
+    """The same for a document of workflow steps, whose kinds have these `needs`."""
+    yield from _refused(document, limits, needs, list(_walk(document.data)))
+
+
+def _refused(
+    document: Document, limits: Limits, needs: Iterable[Need], places: Sequence[tuple[KeyPath, Any]]
+) -> Iterator[Problem]:
+    for need, path, what in (*needs, *_values(document.data)):
         if need not in limits.allowed:
             message = f"{what} is not taken from API callers"
             hint = f"only admins may, and only where PENSTOCK_API_ALLOW lists {need}"
@@ -61,7 +73,7 @@ def refusals(document: Document, limits: Limits) -> Iterator[Problem]:
         yield document.problem(path, message, hint="keep it in the store, and write {$ref: NAME}")
     yield from _client_properties(document)
     if "private" not in limits.allowed:
-        yield from _addresses(document, limits.outbound)
+        yield from _addresses(document, limits.outbound, places)
 
 
 def _kinds(data: dict[str, Any]) -> Iterator[Need]:
@@ -69,11 +81,15 @@ def _kinds(data: dict[str, Any]) -> Iterator[Need]:
         if data.get(key, "pipeline") != "pipeline":
             yield "import", (key,), f"{key} {data[key]!r}"
     for path, step in _steps(data):
-        kind = str(step.get("type") or "")
-        if kind in _NEEDS:
-            yield _NEEDS[kind], (*path, "type"), f"the type {kind!r}"
-        elif "." in kind or ":" in kind:
-            yield "import", (*path, "type"), "an import path"
+        yield from type_needs(str(step.get("type") or ""), (*path, "type"))
+
+
+def type_needs(kind: str, path: KeyPath) -> Iterator[Need]:
+    """What the type of a plug-in, written at this place, takes."""
+    if kind in _NEEDS:
+        yield _NEEDS[kind], path, f"the type {kind!r}"
+    elif "." in kind or ":" in kind:
+        yield "import", path, "an import path"
 
 
 def _values(data: dict[str, Any]) -> Iterator[Need]:
@@ -137,8 +153,8 @@ def _client_properties(document: Document) -> Iterator[Problem]:
                 yield document.problem((*path, bad[0]), message, allowed=_REGISTRY)
 
 
-def _addresses(document: Document, outbound: Outbound) -> Iterator[Problem]:
-    for path, value in (*_walk(document.data), (("source", "config", "connection", "bootstrap"), _cluster(document))):
+def _addresses(document: Document, outbound: Outbound, places: Iterable[tuple[KeyPath, Any]]) -> Iterator[Problem]:
+    for path, value in places:
         if not isinstance(value, str) or not path:
             continue
         for host in _hosts(path, value):

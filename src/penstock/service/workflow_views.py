@@ -95,15 +95,17 @@ def run_workflow(
     dataclip: str | None = None,
     name: str | None = None,
     step: str | None = None,
+    by: str | None = None,
 ) -> dict[str, Any]:
-    """Make a work order by hand, with this input (JSON text) or one that is kept."""
+    """Make a work order by hand, with this input (JSON text) or one that is kept; `by` whoever sits at the machine,
+    unless somebody else is named."""
     found = find_workflow(store, workflow)
     known = _steps(_current(store, found))
     if step is not None and step not in known:
         raise ConfigError(f"there is no step {step!r}", received=step, allowed=known, hint=did_you_mean(step, known))
     if body is not None:
         _check_object(body)
-    made = store.orders.create(found.id, body=body, dataclip_id=dataclip, name=name, step=step, by=person())
+    made = store.orders.create(found.id, body=body, dataclip_id=dataclip, name=name, step=step, by=by or person())
     return asdict(made)
 
 

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from penstock.core.ids import is_id, new_id
 from penstock.store.database import Database
+from penstock.store.people import Changed
 from penstock.store.upsert import insert
 from penstock.store.work.model import NotThere, SnapshotRow, TriggerRow, WorkflowRow
 from penstock.store.work.triggers import delete_triggers, save_trigger
@@ -35,13 +36,17 @@ class Workflows:
         triggers_given: Sequence[TriggerRow] = (),
         *,
         delete_others: bool = True,
+        expected: int | None = None,
     ) -> WorkflowRow:
         """Make the workflow and its triggers what is given, in one transaction.
 
         Those that are there by name keep their ids; `delete_others`: triggers that are not given go. A trigger's
-        `workflow_id` is filled in."""
+        `workflow_id` is filled in. `Changed` where the workflow was not saved last at the `expected` time."""
         with self._database.write() as connection:
             _turn(connection, workflow.project_id)
+            found = _one(connection, _c.id == workflow.id) if expected is not None else None
+            if found is not None and found.updated_at != expected:
+                raise Changed("the workflow was changed meanwhile", received=expected, hint="look at it again")
             now = self._database.micros(connection)
             workflow_id = self._save(connection, workflow, now)
             snapshot_id = self._snapshot(connection, workflow_id, definition, version, now)

@@ -1,0 +1,165 @@
+"""Workflows that come through the API: what callers may not name is refused, steps that they leave as they are shown
+stay as they are stored. Their triggers are another matter, with a form of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from penstock.config.documents import Document, read_text
+from penstock.config.loading import Loaded
+from penstock.config.problems import InvalidConfigError, Problem
+from penstock.config.secret_values import SECRET, shown
+from penstock.config.workflow import WorkflowSpec
+from penstock.config.workflow_loading import is_workflow, load_workflow
+from penstock.core.secrets import MASK
+from penstock.service.lightning.choices import written
+from penstock.service.refusals import Limits, Need, step_refusals, type_needs
+from penstock.service.workflow_checks import check_workflows
+
+NAME: Final = "workflow"
+"""Stands where a file's name would."""
+_STAND_IN: Final = {"hosts": [["localhost", "9092"]], "topics": ["any"], "initial_offset_reset_policy": "latest"}
+_ELSEWHERE: Final = {
+    "triggers": "triggers are made and changed apart from the document",
+    "limits": "limits of the project are not set by a workflow",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What is there already."""
+
+    definition: dict[str, Any] = field(default_factory=dict)
+    triggers: tuple[str, ...] = ()
+    """Their names; edges may begin at them."""
+
+
+@dataclass(slots=True)
+class SubmittedWorkflow:
+    """What became of a text."""
+
+    spec: WorkflowSpec | None = None
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The workflow that a text is about, as far as that can be read."""
+
+    project: str | None
+    name: str | None
+
+
+def named_in(text: str) -> Named:
+    """Which workflow a text is about."""
+    for document in read_text(NAME, text).documents:
+        if isinstance(document.data, dict):
+            project, name = document.data.get("project"), document.data.get("name")
+            if isinstance(project, dict):
+                project = project.get("name")
+            return Named(*(each if isinstance(each, str) else None for each in (project, name)))
+    return Named(None, None)
+
+
+def text_of(project: str, name: str, definition: dict[str, Any]) -> dict[str, Any]:
+    """A document that says the same as a stored definition; secrets are masked."""
+    own: dict[str, Any] = shown(written(definition | {"steps": definition.get("steps", [])}))
+    edges = [dict(edge) for edge in definition.get("edges", [])]
+    return {"kind": "workflow", "project": project, "name": name} | own | {"edges": edges}
+
+
+def check_workflow(text: str, limits: Limits, stored: Stored) -> SubmittedWorkflow:
+    """Everything that is wrong with it; nothing outside is touched but names that are resolved."""
+    reading = read_text(NAME, text)
+    problems = reading.problems or list(_shape(reading.documents))
+    if problems:
+        return SubmittedWorkflow(problems=problems)
+    document = reading.documents[0]
+    steps, same, problems = _restored(document, stored)
+    problems += step_refusals(_only_new(document, same), limits, _needs(document.data, same))
+    if problems:
+        return SubmittedWorkflow(problems=sorted(problems, key=lambda problem: problem.line or 0))
+    triggers = [{"name": name, "kafka_configuration": dict(_STAND_IN)} for name in stored.triggers]
+    prepared = Document(
+        document.file, document.data | {"steps": steps, "triggers": triggers}, document.tree, document.first_line
+    )
+    try:
+        found = load_workflow(prepared, limits.variables)
+    except InvalidConfigError as error:
+        return SubmittedWorkflow(problems=list(error.problems))
+    spec = found.spec.with_origin(None, stored.definition.get("folder"))
+    loaded = Loaded(workflows=[spec], workflow_documents={spec.full_name: found.document})
+    check_workflows(loaded)
+    if loaded.problems:
+        return SubmittedWorkflow(problems=loaded.problems)
+    return SubmittedWorkflow(spec, [], found.warnings)
+
+
+def _shape(documents: list[Document]) -> Iterator[Problem]:
+    first, *more = documents
+    if more:
+        yield more[0].problem((), "only one document is wanted here")
+    elif not is_workflow(first.data):
+        yield first.problem((), "a map with kind: workflow, name and steps is wanted at the top")
+    else:
+        project = first.data.get("project")
+        if isinstance(project, dict) and set(project) != {"name"}:
+            yield first.problem(("project",), "only the name of a project is taken from API callers")
+        for key, message in _ELSEWHERE.items():
+            if key in first.data:
+                yield first.problem((key,), message)
+        if not isinstance(first.data.get("steps"), list):
+            yield first.problem(("steps",), "a list of steps is wanted")
+
+
+def _restored(document: Document, stored: Stored) -> tuple[list[Any], set[int], list[Problem]]:
+    """The steps with those that are as they were shown put back as they are stored; which these are; and what is wrong
+    with others that have a mask in them."""
+    own = written(stored.definition | {"steps": stored.definition.get("steps", [])})["steps"]
+    known = {step["name"]: step for step in own}
+    steps: list[Any] = []
+    same: set[int] = set()
+    problems: list[Problem] = []
+    for index, step in enumerate(document.data["steps"]):
+        before = known.get(step.get("name")) if isinstance(step, dict) and isinstance(step.get("name"), str) else None
+        if before is not None and shown(before) == step:
+            same.add(index)
+            steps.append(before)
+            continue
+        steps.append(step)
+        if _holds(step, lambda value: value == MASK):
+            hint = "write {$ref: NAME} with a secret of the store; only a step that is not changed keeps its own"
+            problems.append(document.problem(("steps", index), "the mask is not the secret", hint=hint))
+        elif _holds(step, lambda value: isinstance(value, Mapping) and SECRET in value):
+            message = "an encrypted text is not taken from callers"
+            problems.append(document.problem(("steps", index), message, hint="write {$ref: NAME}"))
+    return steps, same, problems
+
+
+def _only_new(document: Document, same: set[int]) -> Document:
+    """Without the steps that are there already: somebody was allowed to put them there."""
+    steps = [None if index in same else step for index, step in enumerate(document.data["steps"])]
+    return Document(document.file, document.data | {"steps": steps}, document.tree, document.first_line)
+
+
+def _needs(data: dict[str, Any], same: set[int]) -> Iterator[Need]:
+    for index, step in enumerate(data["steps"]):
+        if index in same or not isinstance(step, dict):
+            continue
+        if "python" in step:
+            yield "python", ("steps", index, "python"), "a Python function"
+        if "command" in step:
+            yield "command", ("steps", index, "command"), "a program"
+        if "action" in step:
+            yield from type_needs(str(step["action"] or ""), ("steps", index, "action"))
+
+
+def _holds(value: Any, wanted: Any) -> bool:
+    if wanted(value):
+        return True
+    if isinstance(value, Mapping):
+        return any(_holds(item, wanted) for item in value.values())
+    return isinstance(value, list) and any(_holds(item, wanted) for item in value)
