@@ -24,6 +24,8 @@ from penstock.service.authentication import SESSION_COOKIE, Authentication
 from penstock.service.operations.desk import Desk
 
 PREFIX: Final = "/api/v1"
+_OURS: Final = ("/api/", "/projects/")
+"""The second is Lightning's."""
 
 
 def mount_api(app: FastAPI, desk: Desk, auth: Authentication) -> None:
@@ -51,9 +53,10 @@ def make_api(desk: Desk, auth: Authentication) -> FastAPI:
 
 def all_routes() -> APIRouter:
     """Those of every module of `routes`."""
-    api = APIRouter(prefix=PREFIX, responses=described(400, 401, 403, 404, 409, 413, 422, 429, 503))
+    api = APIRouter(responses=described(400, 401, 403, 404, 409, 413, 422, 429, 503))
     for module in pkgutil.iter_modules(routes.__path__):
-        api.include_router(importlib.import_module(f"{routes.__name__}.{module.name}").router)
+        found = importlib.import_module(f"{routes.__name__}.{module.name}")
+        api.include_router(found.router, prefix=getattr(found, "PLACE", PREFIX))
     return api
 
 
@@ -66,7 +69,7 @@ def description(app: FastAPI) -> dict[str, Any]:
         " `next` as `after`. Changes by browsers need the session's CSRF token as `X-CSRF-Token`.",
         routes=app.routes,
     )
-    document["paths"] = {path: item for path, item in document["paths"].items() if path.startswith(PREFIX)}
+    document["paths"] = {path: item for path, item in document["paths"].items() if path.startswith(_OURS)}
     parts = document.setdefault("components", {})
     schemas = parts.setdefault("schemas", {})
     schemas["Problem"] = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")

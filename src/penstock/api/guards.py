@@ -15,7 +15,7 @@ from penstock.api.problems import problem
 from penstock.config.http_settings import HttpSettings, is_loopback
 
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
-_OWN: Final = ("/api/", "/metrics", "/health/")
+_OWN: Final = ("/api/", "/projects/", "/metrics", "/health/")
 _PROBED: Final = ("/metrics", "/health/")
 _HEADERS: Final = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",

@@ -19,10 +19,14 @@ from penstock.kafka.errors import GroupBusy, NotAuthorized, UnknownTopic
 from penstock.service.access import NotAllowed, NotFound
 from penstock.service.attempts import TooManyAttempts
 from penstock.service.authentication import CsrfMissing, LogInFirst
+from penstock.service.bulk_jobs import NotAllOfThem
 from penstock.service.operations.managed import NotManaged
 from penstock.service.operations.tap import NotHere
 from penstock.service.operations.users import LastAdmin
+from penstock.service.resuming import OffsetsGone
+from penstock.service.work_orders import NothingToCancel, RetryRefused
 from penstock.store import Changed, LetterRefused, Taken
+from penstock.workflows.limits import LimitReached
 
 log = structlog.get_logger("penstock.api")
 
@@ -39,6 +43,11 @@ _STATUS: Final[tuple[tuple[type, int], ...]] = (
     (LetterRefused, 409),
     (GroupBusy, 409),
     (Taken, 409),
+    (RetryRefused, 409),
+    (NothingToCancel, 409),
+    (NotAllOfThem, 409),
+    (LimitReached, 409),
+    (OffsetsGone, 409),
     (Changed, 412),
     (TooManyAttempts, 429),
     (NotAuthorized, 502),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from penstock.service.operations.tokens import NewToken
 from penstock.store import InstanceRow, Store
 from penstock.store.workflow_tables import projects
 from tests.behaviour.store.letters import letter
+from tests.faces.api.work import Work, make_work
 
 PASSWORD = "correct horse battery staple"
 DOCUMENT = """\
@@ -47,6 +48,8 @@ class Api:
     """By role."""
     project: str = ""
     other_project: str = ""
+    work: Work = field(default_factory=lambda: Work("", "", ""))
+    """Of the project."""
 
     def close(self) -> None:
         self.desk.close()
@@ -56,7 +59,12 @@ class Api:
         headers = dict(options.pop("headers", {}))
         if role is not None:
             headers["Authorization"] = f"Bearer {self.tokens[role]}"
-        return self.client.request(method, f"/api/v1{path}", headers=headers, **options)
+        return self.client.request(method, full_path(path), headers=headers, **options)
+
+
+def full_path(path: str) -> str:
+    """Paths are below the API's prefix, but for Lightning's own."""
+    return path if path.startswith(("/api/", "/projects/")) else f"/api/v1{path}"
 
 
 def make(home: Path, **variables: str) -> tuple[Desk, Authentication]:
@@ -90,6 +98,7 @@ class Template:
     tokens: dict[str, str]
     project: str
     other_project: str
+    work: Work
 
 
 @pytest.fixture(scope="session")
@@ -105,8 +114,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     for name, project in (("member", mine), ("stranger", other)):
         new = NewToken(name=name, role="operator", project=project)
         made[name] = tokens.create_token(desk, system, new).token
+    work = make_work(desk.store, mine)
     desk.store.close()
-    return Template(folder, made, mine, other)
+    return Template(folder, made, mine, other, work)
 
 
 def build(template: Template, home: Path, **variables: str) -> Api:
@@ -115,7 +125,7 @@ def build(template: Template, home: Path, **variables: str) -> Api:
     desk, auth = make(home, **variables)
     desk.store.instances.heartbeat(InstanceRow(id="i-1", host="h", pid=7, version="0.1", started_at=1))
     client = TestClient(make_api(desk, auth), base_url="http://127.0.0.1")
-    return Api(desk, auth, client, template.tokens, template.project, template.other_project)
+    return Api(desk, auth, client, template.tokens, template.project, template.other_project, replace(template.work))
 
 
 @pytest.fixture

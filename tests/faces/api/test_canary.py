@@ -54,6 +54,8 @@ def test_i08_no_answer_and_no_log_holds_a_secret(loaded: Api, capfd: pytest.Capt
     api, said = loaded, []
     parts = {"name": "secretive", "version": "x", "other": "x", "topic": "orders", "partition": 0, "offset": 0}
     parts |= {"letter": 1, "job": "discard-1", "kind": "action", "plugin": "webhook", "token": "x"}
+    parts |= {name: getattr(api.work, name) for name in ("workflow", "trigger", "work_order", "run", "dataclip")}
+    parts["project"] = api.work.project
     parts["user"] = api.desk.store.people.all()[0].id
     for method, path, _, sent in MATRIX:
         if not path.endswith(("/tail", "/records", "/topics", "/decoders", "/offsets", "/preview", "/reset")):

@@ -13,6 +13,10 @@ _MOVE = {"to": "earliest"}
 _SPEC = {"text": DOCUMENT}
 _CHOICE = {"ids": [1]}
 _MATCH = {"If-Match": "*"}
+# Neither is right: whether callers may is decided before a cluster is asked.
+_TRIGGER: dict[str, Any] = {"kafka_configuration": {"hosts": []}}
+_NEW_TRIGGER = _TRIGGER | {"workflow": "health/labs", "name": "more"}
+_ORDERS = {"filter": {"state": ["lost"]}}
 
 MATRIX: list[tuple[str, str, str | None, dict[str, Any]]] = [
     # Method, path, the least role, and what is sent. None: whoever is logged in.
@@ -59,6 +63,53 @@ MATRIX: list[tuple[str, str, str | None, dict[str, Any]]] = [
     ("GET", "/plugins", "viewer", {}),
     ("GET", "/plugins/{kind}/{plugin}", "viewer", {}),
     ("GET", "/schemas/pipeline", "viewer", {}),
+    ("GET", "/schemas/trigger", "viewer", {}),
+    ("GET", "/schemas/workflow", "viewer", {}),
+    ("GET", "/workflows", "viewer", {}),
+    ("POST", "/workflows", "operator", {"json": {"text": "kind: workflow"}}),
+    ("POST", "/workflows/validate", "viewer", {"json": {"text": "kind: workflow"}}),
+    ("GET", "/workflows/{workflow}", "viewer", {}),
+    ("PUT", "/workflows/{workflow}", "operator", {"json": {"text": "kind: workflow"}, "headers": _MATCH}),
+    ("POST", "/workflows/{workflow}/run", "operator", {"json": {"input": {"data": {}}}}),
+    ("GET", "/workflows/{workflow}/versions", "viewer", {}),
+    ("GET", "/workflows/{workflow}/versions/{version}", "viewer", {}),
+    ("GET", "/triggers", "viewer", {}),
+    ("POST", "/triggers", "operator", {"json": _NEW_TRIGGER}),
+    ("POST", "/triggers/test", "operator", {"json": _NEW_TRIGGER}),
+    ("POST", "/triggers/preview", "operator", {"json": _NEW_TRIGGER}),
+    ("GET", "/triggers/{trigger}", "viewer", {}),
+    ("PUT", "/triggers/{trigger}", "operator", {"json": _TRIGGER, "headers": _MATCH}),
+    ("POST", "/triggers/{trigger}/enable", "operator", {"json": {"resume": "some day"}}),
+    ("POST", "/triggers/{trigger}/disable", "operator", {}),
+    ("POST", "/triggers/{trigger}/test", "operator", {"json": _TRIGGER}),
+    ("POST", "/triggers/{trigger}/preview", "operator", {"json": _TRIGGER}),
+    ("GET", "/work-orders", "viewer", {}),
+    ("GET", "/work-orders/count", "viewer", {}),
+    ("GET", "/work-orders/export", "viewer", {}),
+    ("GET", "/work-orders/jobs", "viewer", {}),
+    ("GET", "/work-orders/jobs/{job}", "viewer", {}),
+    ("POST", "/work-orders/jobs/{job}/stop", "operator", {}),
+    ("POST", "/work-orders/retry", "operator", {"json": _ORDERS}),
+    ("POST", "/work-orders/cancel", "operator", {"json": _ORDERS}),
+    ("GET", "/work-orders/{work_order}", "viewer", {}),
+    ("GET", "/work-orders/{work_order}/dataclips/{dataclip}", "viewer", {}),
+    ("POST", "/work-orders/{work_order}/retry", "operator", {}),
+    ("POST", "/work-orders/{work_order}/cancel", "operator", {}),
+    ("GET", "/runs", "viewer", {}),
+    ("GET", "/runs/{run}", "viewer", {}),
+    ("GET", "/runs/{run}/logs", "viewer", {}),
+    ("POST", "/runs/{run}/retry", "operator", {}),
+    ("POST", "/runs/{run}/cancel", "operator", {}),
+    ("GET", "/api/work_orders", "viewer", {}),
+    ("GET", "/api/work_orders/{work_order}", "viewer", {}),
+    ("GET", "/api/runs", "viewer", {}),
+    ("GET", "/api/runs/{run}", "viewer", {}),
+    ("GET", "/api/log_lines", "viewer", {}),
+    ("GET", "/api/projects/{project}/work_orders", "viewer", {}),
+    ("GET", "/api/projects/{project}/runs", "viewer", {}),
+    ("POST", "/projects/{project}/runs/{run}/retry", "operator", {}),
+    ("DELETE", "/triggers/{trigger}", "operator", {"headers": _MATCH}),
+    ("DELETE", "/workflows/{workflow}", "operator", {"headers": _MATCH}),
     ("GET", "/instances", "viewer", {}),
     ("GET", "/audit", "admin", {}),
     ("GET", "/users", "admin", {}),
@@ -91,6 +142,12 @@ def _path(api: Api, template: str) -> str:
         "kind": "action",
         "plugin": "webhook",
         "user": user.id,
+        "workflow": api.work.workflow,
+        "trigger": api.work.trigger,
+        "work_order": api.work.work_order,
+        "run": api.work.run,
+        "dataclip": api.work.dataclip,
+        "project": api.work.project,
         "token": api.desk.store.tokens.all()[-1].id if template.startswith("/tokens") else "",
     }
     return template.format(**parts)

@@ -55,7 +55,7 @@ def list_runs(
 
 def get_run(desk: Desk, actor: Actor, run_id: str) -> RunPage:
     """One with its steps, first log lines, inputs and results."""
-    _require_run(desk, actor, run_id)
+    require_run(desk, actor, run_id)
     found = shown(desk, actor, run_id)
     detail = next(each for each in found.runs if each.run.id == run_id.lower())
     row, names, hiding = found.row, Names.of(desk.store), Hiding.of(found, desk.masking)
@@ -75,7 +75,7 @@ def get_run(desk: Desk, actor: Actor, run_id: str) -> RunPage:
 
 def list_logs(desk: Desk, actor: Actor, run_id: str, *, limit: int = 1_000, after: str | None = None) -> Page[LogView]:
     """Lines of a run in their order."""
-    _require_run(desk, actor, run_id)
+    require_run(desk, actor, run_id)
     place = place_of(after, int, str)
     if place is not None and not is_id(place[1]):
         raise NotFound("`after` is of no line", received=after)
@@ -111,7 +111,8 @@ def run_filter(desk: Desk, actor: Actor, query: RunQuery) -> RunFilter:
     return replace(which, work_order_id=order_of(desk, actor, query.work_order).id)
 
 
-def _require_run(desk: Desk, actor: Actor, run_id: str) -> None:
+def require_run(desk: Desk, actor: Actor, run_id: str) -> None:
+    """Raise unless there is such a run, and the actor may see it."""
     order_of(desk, actor, run_id)
     if desk.store.history.run(run_id) is None:
         raise NotFound("no such run", received=run_id, hint="GET /api/v1/runs lists them")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,22 +55,23 @@ class RunLists:
     def count(self, which: RunFilter, *, cap: int) -> Count:
         return self._count(sa.select(runs.c.id).where(*self._conditions(which)), cap)
 
-    def logs(self, which: RunFilter, *, limit: int, skip: int = 0) -> tuple[LogRow, ...]:
-        """Lines of these runs."""
-        query = self._lines(which, sa.select(log_lines)).order_by(log_lines.c.id.desc()).limit(limit).offset(skip)
+    def logs(self, which: RunFilter, *, ids: Sequence[str] = (), limit: int, skip: int = 0) -> tuple[LogRow, ...]:
+        """Lines of these runs, or only those of these `ids`."""
+        query = self._lines(which, ids, sa.select(log_lines)).order_by(log_lines.c.id.desc()).limit(limit).offset(skip)
         with self._database.read() as connection:
             return tuple(LogRow(**row) for row in connection.execute(query).mappings())
 
-    def count_logs(self, which: RunFilter, *, cap: int) -> Count:
-        return self._count(self._lines(which, sa.select(log_lines.c.id)), cap)
+    def count_logs(self, which: RunFilter, *, ids: Sequence[str] = (), cap: int) -> Count:
+        return self._count(self._lines(which, ids, sa.select(log_lines.c.id)), cap)
 
     def _count(self, query: sa.Select[Any], cap: int) -> Count:
         with self._database.read() as connection:
             number = connection.scalar(sa.select(sa.func.count()).select_from(query.limit(cap + 1).subquery())) or 0
         return Count(min(number, cap), is_capped=number > cap)
 
-    def _lines(self, which: RunFilter, query: sa.Select[Any]) -> sa.Select[Any]:
-        return query.join(runs, runs.c.id == log_lines.c.run_id).where(*self._conditions(which))
+    def _lines(self, which: RunFilter, ids: Sequence[str], query: sa.Select[Any]) -> sa.Select[Any]:
+        query = query.join(runs, runs.c.id == log_lines.c.run_id).where(*self._conditions(which))
+        return query.where(among_ids(self._database, log_lines.c.id, ids)) if ids else query
 
     def _conditions(self, which: RunFilter) -> Conditions:
         c = runs.c
