@@ -23,10 +23,10 @@ def browser() -> Iterator[Browser]:
 
 
 @contextlib.contextmanager
-def served(folder: Path, *options: str) -> Iterator[str]:
+def served(folder: Path, *options: str, module: str = "serving") -> Iterator[str]:
     """The address of a console over a store in this folder."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.faces.console.serving", str(folder), *options],
+        [sys.executable, "-m", f"tests.faces.console.{module}", str(folder), *options],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

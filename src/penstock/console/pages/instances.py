@@ -1,4 +1,4 @@
-"""Instances: the running processes, and what each of them works on."""
+"""Instances: the running processes, what each of them works on, and what Spark does for the one that answers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from penstock.console import words
 from penstock.console.data import Data
 from penstock.console.frame import Visit, pages, refreshing
 from penstock.console.parts import empty, title
+from penstock.console.spark_card import SparkCard
 from penstock.console.tables import Column, cell, table
 from penstock.service.access import Actor
 from penstock.service.operations.desk import Desk
-from penstock.service.operations.instances import list_instances
+from penstock.service.operations.instances import list_instances, this_spark
 
 _COLUMNS: Final = (
     Column("id", "Instance", lead=True),
@@ -35,11 +36,13 @@ async def instances(visit: Visit) -> None:
         empty("No instance is running.", "`penstock run FILE` starts one; several may share the work of a pipeline.")
         return
     shown = table(_COLUMNS, rows, key="id", label="Instances")
+    spark = SparkCard(await visit.ask(this_spark))
 
     async def look() -> None:
         fresh = await visit.ask(_rows, visit.data)
         if fresh != shown.rows:
             shown.rows = fresh
+        spark.show(await visit.ask(this_spark))
 
     refreshing(look)
 

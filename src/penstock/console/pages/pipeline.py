@@ -10,27 +10,14 @@ from nicegui import ui
 from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.offsets_dialog import open_offsets
-from penstock.console.parts import (
-    TONES,
-    box,
-    button,
-    changed_lines,
-    chip,
-    confirm,
-    empty,
-    facts,
-    link,
-    plain,
-    problem,
-    text,
-    title,
-)
+from penstock.console.parts import TONES, box, button, chip, confirm, empty, link, text, title
 from penstock.console.pipeline_picture import Picture, Shown
+from penstock.console.spec_tab import SpecTab
 from penstock.console.tables import Column, cell, table
-from penstock.core.errors import PenstockError
+from penstock.console.tap_tab import TapTab
 from penstock.core.visible import visible
 from penstock.service.access import Actor
-from penstock.service.operations import pipelines, versions
+from penstock.service.operations import pipelines
 from penstock.service.operations.dead_letters import facets
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.letter_models import LetterQuery
@@ -49,7 +36,7 @@ _HISTORY: Final = (
     Column("instance", "Instance", "mono"),
 )
 
-
+_TABS: Final = ("Overview", "Errors", "Live", "Spec", "History")
 _COMMANDS: Final[dict[str, Callable[[Desk, Actor, str], object]]] = {
     "paused": pipelines.pause,
     "resumed": pipelines.resume,
@@ -76,21 +63,32 @@ async def pipeline(visit: Visit) -> None:
     shown = await _asked(visit, name)
     head = _Head(visit, name)
     with ui.tabs().classes("tabs").props("align=left no-caps dense inline-label") as tabs:
-        for tab in ("Overview", "Errors", "Spec", "History"):
+        for tab in _TABS:
             ui.tab(tab)
-    opened = (visit.asked("tab") or "overview").capitalize()
+    opened = (visit.asked("tab") or "").capitalize()
+    opened = opened if opened in _TABS else _TABS[0]
     with ui.tab_panels(tabs, value=opened, animated=False).classes("w-full"):
         with ui.tab_panel("Overview").classes("tab-panel"):
             picture = Picture(shown)
         with ui.tab_panel("Errors").classes("tab-panel"):
             _errors(shown)
+        with ui.tab_panel("Live").classes("tab-panel"):
+            tap = TapTab(visit, name)
         with ui.tab_panel("Spec").classes("tab-panel"):
-            await _spec(visit, shown)
+            spec = SpecTab(visit, name)
         with ui.tab_panel("History").classes("tab-panel"):
             _history(shown)
-    tabs.on_value_change(
-        lambda event: ui.navigate.history.replace(url(visit.request.url.path, tab=str(event.value).lower()))
-    )
+
+    async def turned() -> None:
+        ui.navigate.history.replace(url(visit.request.url.path, tab=str(tabs.value).lower()))
+        if tabs.value == "Spec":
+            await spec.opened()
+        if tabs.value != "Live":
+            tap.stop()
+
+    tabs.on_value_change(turned)
+    if opened == "Spec":
+        await spec.opened()
     head.show(shown)
 
     async def look() -> None:
@@ -177,37 +175,6 @@ def _errors(shown: Shown) -> None:
         for group in shown.facets.errors
     ]
     table(_ERRORS, rows, key="key", label="Errors")
-
-
-async def _spec(visit: Visit, shown: Shown) -> None:
-    if shown.detail.spec is None:
-        empty("Its spec is not known yet.", "It is kept when an instance runs the pipeline for the first time.")
-        return
-    name = shown.detail.name
-    facts([("File", shown.detail.file), ("Version", shown.detail.version)])
-    known = await visit.ask(versions.versions, name)
-    older = {each.version: f"{each.version}, of {words.moment_of(each.saved_at)}" for each in known if not each.current}
-    if older:
-        chosen = ui.select(older, label="Compare with an earlier version", clearable=True)
-        chosen.classes("field search").props("outlined dense")
-        with box("changes") as changes:
-            pass
-
-        async def compare() -> None:
-            changes.clear()
-            if chosen.value is None:
-                return
-            try:
-                found = await visit.ask(versions.diff, name, str(chosen.value), "running")
-            except PenstockError as error:
-                with changes:
-                    problem(error)
-                return
-            with changes:
-                changed_lines(found.diff.splitlines())
-
-        chosen.on_value_change(compare)
-    plain(versions.as_yaml(shown.detail.spec))
 
 
 def _history(shown: Shown) -> None:

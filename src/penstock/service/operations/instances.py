@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from pydantic import Field
 
 from penstock.core.clock import format_time
 from penstock.core.status import State
-from penstock.engine.spark import Spark
 from penstock.service.access import Actor, allows, require_somewhere
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import View
@@ -79,7 +76,7 @@ class InstanceView(View):
 def list_instances(desk: Desk, actor: Actor) -> list[InstanceView]:
     """Those heard of lately, the oldest first, each with the pipelines that the actor may see."""
     require_somewhere(actor, "instances.view")
-    visible = {name for name in desk.snapshot().names if allows(actor, "pipelines.view", desk.project_of(name))}
+    visible = _visible(desk, actor)
     said: dict[str, list[InstancePipeline]] = {}
     for row in desk.store.pipelines.states():
         if row.pipeline in visible:
@@ -94,7 +91,7 @@ def list_instances(desk: Desk, actor: Actor) -> list[InstanceView]:
             )
             said.setdefault(row.instance, []).append(view)
     here = desk.instance()
-    used = spark_view(here.spark, visible) if here is not None else None
+    used = this_spark(desk, actor)
     return [
         InstanceView(
             id=row.id,
@@ -112,8 +109,17 @@ def list_instances(desk: Desk, actor: Actor) -> list[InstanceView]:
     ]
 
 
-def spark_view(spark: Spark, visible: Collection[str]) -> SparkView:
-    """What Spark does for this instance; pipelines that are not visible are left out."""
+def _visible(desk: Desk, actor: Actor) -> set[str]:
+    return {name for name in desk.snapshot().names if allows(actor, "pipelines.view", desk.project_of(name))}
+
+
+def this_spark(desk: Desk, actor: Actor) -> SparkView | None:
+    """What Spark does for the instance that answers; pipelines that the actor may not see are left out."""
+    require_somewhere(actor, "instances.view")
+    here = desk.instance()
+    if here is None:
+        return None
+    spark, visible = here.spark, _visible(desk, actor)
     lanes = spark.book.lanes()
     return SparkView(
         master=spark.master,

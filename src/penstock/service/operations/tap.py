@@ -17,7 +17,7 @@ from penstock.service.operations.models import View
 from penstock.service.status import INSTANCE_SILENCE
 from penstock.worker.samples import Became, Sample, TapStage
 
-__all__ = ["LONGEST", "MOST", "STAGES", "NotHere", "SampleView", "TapStage", "Tapping", "tap"]
+__all__ = ["LONGEST", "MOST", "STAGES", "NotHere", "SampleView", "TapStage", "Tapping", "look", "tap"]
 
 STAGES: Final[tuple[TapStage, ...]] = get_args(TapStage)
 LONGEST: Final = 300.0
@@ -73,6 +73,14 @@ class Tapping:
             return None
         self._left -= 1
         return self._view(found)
+
+    def taken(self, most: int = 100) -> list[SampleView]:
+        """Those that are there already."""
+        found: list[SampleView] = []
+        while self._left and len(found) < most and (sample := self._tap.next(0)) is not None:
+            self._left -= 1
+            found.append(self._view(sample))
+        return found
 
     @property
     def over(self) -> bool:
@@ -147,6 +155,12 @@ def tap(
     source = flow.spec.source
     plain = not source.is_foreign and source.config.format in _AS_READ
     return Tapping(desk, instance.taps.open(name, wanted, per_second), plain=plain, seconds=seconds, limit=limit)
+
+
+def look(desk: Desk, actor: Actor, name: str, tapping: Tapping) -> list[SampleView]:
+    """What an open tap has now, if the actor may still see it."""
+    desk.pipeline(actor, "topics.view", name)
+    return tapping.taken()
 
 
 def _elsewhere(desk: Desk, name: str) -> str:

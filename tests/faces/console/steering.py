@@ -1,0 +1,148 @@
+"""A console over a store with a pipeline kept in it, notices, and as much of an instance as taps and Spark's figures
+need: `python -m tests.faces.console.steering FOLDER`. It ends when its standard input does."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from fastapi import FastAPI
+
+from penstock.api.app import mount_api
+from penstock.api.server import HttpServer
+from penstock.config.http_settings import HttpSettings, MaskRule
+from penstock.config.settings import Settings, StoreSettings
+from penstock.config.spec import PipelineSpec
+from penstock.console.app import mount
+from penstock.console.data import Data
+from penstock.core.ids import new_id
+from penstock.engine.books import Books
+from penstock.engine.job_book import JobBook
+from penstock.engine.taps import Taps
+from penstock.service.authentication import Authentication
+from penstock.service.health import STARTING
+from penstock.service.masking import Masking
+from penstock.service.operations.desk import Desk
+from penstock.store import Store
+from penstock.store.workflow_tables import projects, triggers, workflows
+from penstock.worker.samples import Sample
+from penstock.workflows.notices import gather
+from tests.faces.console.seeding import BIDI, INSTANCE, MARKUP, Pulse, seed
+
+KEPT = """\
+name: kept-orders
+source:
+  type: kafka
+  config:
+    connection: {bootstrap: "localhost:9092"}
+    topics: [orders]
+    format: json
+action: {type: hello_world}
+"""
+
+
+@dataclass
+class Spark:
+    master: str = "local[128]"
+    cores: int = 2
+    book: JobBook = field(default_factory=JobBook)
+
+    @property
+    def jobs(self) -> int:
+        return self.book.jobs
+
+
+@dataclass
+class Flow:
+    name: str
+    spec: PipelineSpec
+    books: Books = field(default_factory=Books)
+
+
+class Instance:
+    """Hands samples to whoever looks at `large-orders`, as its units would."""
+
+    def __init__(self) -> None:
+        self.id, self.taps, self.spark = INSTANCE, Taps(), Spark()
+        config = {"connection": {"bootstrap": "127.0.0.1:1"}, "topics": ["large"], "format": "json"}
+        document: dict[str, Any] = {"source": {"type": "kafka", "config": config}, "action": {"type": "hello_world"}}
+        self.flows = [
+            Flow(name, PipelineSpec.model_validate(document | {"name": name}))
+            for name in ("large-orders", "kept-orders")
+        ]
+        with self.spark.book.job("carpool-0", ["large-orders", "kept-orders"]):
+            pass
+        self.over = threading.Event()
+        self._feeding = threading.Thread(target=self._feed, daemon=True)
+        self._feeding.start()
+
+    def snapshot(self) -> list[Any]:
+        return []
+
+    def stop(self) -> None:
+        self.over.set()
+        self._feeding.join(5)
+
+    def _feed(self) -> None:
+        offset = 0
+        while not self.over.wait(0.2):
+            wish = self.taps.wish("large-orders", 1)
+            for stage in wish.stages if wish else ():
+                offset += 1
+                made = Sample(stage, 0, "large", 0, offset, 1_700_000_000_000, BIDI)
+                made.value = f'{{"id": {offset}, "card": "4111", "note": {MARKUP!r}}}'.replace("'", '"', 2)
+                if stage == "filter":
+                    made.became = "dropped"
+                if stage == "act":
+                    made.became, made.why, made.value = "failed", f"ValueError: {MARKUP}", '{"id": 1, "card": "4111"}'
+                self.taps.give("large-orders", [made])
+
+
+def tell(store: Store) -> None:
+    """A trigger whose admins were told of a failure, with another one waiting."""
+    project, workflow, trigger = new_id(), new_id(), new_id()
+    times = {"inserted_at": 1, "updated_at": 1}
+    with store.database.write() as connection:
+        connection.execute(sa.insert(projects), {"id": project, "name": "health", **times})
+        row = {"id": workflow, "project_id": project, "name": MARKUP, **times}
+        connection.execute(sa.insert(workflows), row)
+        connection.execute(sa.insert(triggers), {"id": trigger, "workflow_id": workflow, "name": "kafka", **times})
+        connection.execute(sa.update(triggers).values(notified_at=4_000_000_000_000_000))
+        gather(connection, trigger, [("lab", 0, offset) for offset in range(7)], 1_700_000_000_000_000)
+    data = {"count": 31, "since": 1, "until": 2, "messages": ["lab/0@1"], "recipients": ["ada@example.org"]}
+    store.pipelines.note(f"trigger-{trigger}", None, "notified", "31 messages", data | {"services": ["slack"]})
+
+
+def main(folder: Path) -> None:
+    url = f"sqlite:///{folder / 'penstock.db'}"
+    settings = Settings(home=folder, store=StoreSettings(url=url), http=HttpSettings(auth="off"))
+    settings.api.networks.append("localhost")
+    with Store.open(url) as store:
+        seed(store, letters=False)
+        tell(store)
+        store.managed.create("kept-orders", KEPT, by="ada")
+        instance = Instance()
+        desk = Desk(store, settings, lambda: instance)  # type: ignore[arg-type, return-value]  # a part of one
+        desk.masking = Masking([MaskRule(topic="large", fields=["card"])])
+        authentication = Authentication(store, settings)
+
+        def extend(app: FastAPI) -> None:
+            mount_api(app, desk, authentication)
+            mount(app, Data(desk, authentication))
+
+        server = HttpServer(health=lambda: STARTING, metrics=lambda: b"", port=0, extend=extend)
+        pulse = Pulse(store, works=False)
+        pulse.start()
+        print(server.start(), flush=True)  # noqa: T201 - whoever started this reads it
+        sys.stdin.read()
+        server.stop()
+        pulse.stop()
+        instance.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
