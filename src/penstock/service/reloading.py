@@ -4,6 +4,7 @@ are looked at again now and then."""
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,10 +86,12 @@ class Reloader(threading.Thread):
 
     def _occasions(self) -> Iterator[bool]:
         """True: something has changed in the files. False: some time has passed."""
+        due = time.monotonic() + self._every
         try:
             for changes in watch(
                 *self._watched.folders,
-                watch_filter=self._watched.concerns,
+                # Not filtered there: a folder in which something else is written all the time would never time out.
+                watch_filter=None,
                 debounce=_BURST_MS,
                 step=_QUIET_MS,
                 stop_event=self._over,
@@ -97,7 +100,10 @@ class Reloader(threading.Thread):
                 raise_interrupt=False,
                 recursive=False,
             ):
-                yield bool(changes)
+                concerned = any(self._watched.concerns(*change) for change in changes)
+                if concerned or time.monotonic() >= due:
+                    due = time.monotonic() + self._every
+                    yield concerned
         except (OSError, RuntimeError) as error:
             # The folder is gone, or the system watches no more files: slower, but as sure.
             log.warning("files cannot be watched; they are looked at now and then", reason=str(error))

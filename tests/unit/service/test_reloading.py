@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -166,6 +167,25 @@ def test_a_folder_that_cannot_be_watched_is_looked_at(folder: Path, noted: Noted
         until(lambda: noted.done == ["take native ['a']"], 10, lambda: noted.done)
     finally:
         reloader.stop(10.0)
+
+
+def test_jobs_are_looked_at_in_a_folder_in_which_something_is_written_all_the_time(folder: Path, noted: Noted) -> None:
+    """A log, or the database that the jobs come from."""
+    looks, busy = [], folder / "busy.log"
+
+    def counted(paths: object) -> Loaded:
+        looks.append(time.monotonic())
+        return loaded(paths)
+
+    made = Reloader([folder], loaded(folder), noted, counted, 0.3)
+    made.start()
+
+    def looked() -> bool:
+        busy.write_text(str(time.monotonic()))
+        return len(looks) >= 2
+
+    until(looked, 60, "it looks though the folder is never quiet", every_s=0.02)
+    made.stop(30.0)
 
 
 def test_what_could_not_be_looked_at_is_looked_at_again(tmp_path: Path, noted: Noted) -> None:
