@@ -3,6 +3,7 @@ need: `python -m tests.faces.console.steering FOLDER`. It ends when its standard
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from dataclasses import dataclass, field
@@ -94,11 +95,11 @@ class Instance:
             for stage in wish.stages if wish else ():
                 offset += 1
                 made = Sample(stage, 0, "large", 0, offset, 1_700_000_000_000, BIDI)
-                made.value = f'{{"id": {offset}, "card": "4111", "note": {MARKUP!r}}}'.replace("'", '"', 2)
+                made.value = json.dumps({"id": offset, "card": "4111", "note": MARKUP})
                 if stage == "filter":
                     made.became = "dropped"
                 if stage == "act":
-                    made.became, made.why, made.value = "failed", f"ValueError: {MARKUP}", '{"id": 1, "card": "4111"}'
+                    made.became, made.why = "failed", f"ValueError: {MARKUP}"
                 self.taps.give("large-orders", [made])
 
 

@@ -86,6 +86,7 @@ def test_the_stages_are_looked_into_masked_and_as_text(page: Page) -> None:
     expect(rows.filter(has_text="filter 1").first).to_contain_text("dropped")
     failed = rows.filter(has_text="failed").first
     expect(failed).to_contain_text(MARKUP)
+    expect(rows.filter(has_text="decode").first).to_contain_text('"card":"********"')
     assert "4111" not in page.content()
     expect(rows.filter(has_text="transform")).to_have_count(0)
     page.get_by_role("button", name="Stop", exact=True).last.click()

@@ -15,7 +15,7 @@ _PAGE: Final = 50
 _NAMED: Final = 5
 """Messages that a row names."""
 _WAITING: Final = (
-    Column("trigger", "Trigger", "link", lead=True),
+    Column("trigger", "Trigger", "link", lead=True, wide=True),
     Column("waiting", "Waiting", "link"),
     Column("since", "Since"),
     Column("told", "Last told"),
@@ -24,7 +24,7 @@ _WAITING: Final = (
 )
 _SENT: Final = (
     Column("at", "When"),
-    Column("trigger", "Trigger", "link", lead=True),
+    Column("trigger", "Trigger", "link", lead=True, wide=True),
     Column("messages", "Messages", "number"),
     Column("became", "Told", "chip"),
     Column("whom", "To", wide=True),
