@@ -27,13 +27,21 @@ T = TypeVar("T")
 PLACES: Final = (
     ("Pipelines", "/", "p"),
     ("Dead letters", "/dead-letters", "d"),
+    ("History", "/history", "h"),
+    ("Workflows", "/workflows", "w"),
+    ("Triggers", "/triggers", "r"),
     ("Jobs", "/jobs", "j"),
     ("Topics", "/topics", "t"),
     ("Instances", "/instances", "i"),
+    ("Notices", "/notifications", "n"),
     ("Audit", "/audit", "a"),
     ("Users", "/users", "u"),
 )
-_RIGHTS: Final[dict[str, Right]] = {"/audit": "audit.view", "/users": "tokens.own"}
+_RIGHTS: Final[dict[str, Right]] = {
+    "/notifications": "notices.view",
+    "/audit": "audit.view",
+    "/users": "tokens.own",
+}
 """Places that not everybody is shown."""
 _KNOWN: Final = 10.0
 """Seconds after which a page that is open asks again who has opened it."""

@@ -15,10 +15,10 @@ from penstock.core.errors import PenstockError
 from penstock.core.visible import visible
 
 _LOUDNESS: Final = {
-    "good": ("running", "idle", "replayed", "done"),
-    "warn": ("waiting", "parked"),
-    "bad": ("failed", "invalid", "new"),
-    "calm": ("paused", "starting", "stopping", "replaying", "queued"),
+    "good": ("running", "idle", "replayed", "done", "success"),
+    "warn": ("waiting", "parked", "rejected"),
+    "bad": ("failed", "invalid", "new", "crashed", "killed", "exception", "lost"),
+    "calm": ("paused", "starting", "stopping", "replaying", "queued", "pending", "available", "claimed", "started"),
 }
 TONES: Final = {state: tone for tone, states in _LOUDNESS.items() for state in states}
 """How loud each state, status and end of a job is; what is not here is at rest."""
@@ -86,6 +86,11 @@ def problem(error: Exception | str) -> None:
             if said is not None:
                 words_said = ", ".join(map(str, said)) if isinstance(said, list | tuple) else said
                 text(f"{name}: {words_said}", "small")
+
+
+def note(said: str, tone: str = "") -> TextElement:
+    """Something to know before going on."""
+    return text(said, f"note {tone}")
 
 
 def facts(pairs: Sequence[tuple[str, object]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -11,7 +11,7 @@ from nicegui.events import GenericEventArguments
 
 from penstock.core.visible import one_line, visible
 
-Kind = Literal["text", "link", "chip", "number", "rate", "mono", "acts"]
+Kind = Literal["text", "link", "chip", "number", "rate", "mono", "lines", "acts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ _WHY: Final = "<div v-if='@_why' class='why'>{{ @_why }}</div>"
 _CELLS: Final[dict[Kind, str]] = {
     "text": f"<div><div>{_SHOWN}</div>{_WHY}</div>",
     "mono": f"<span class='mono wrap'>{_SHOWN}</span>",
+    "lines": f"<div class='lines'>{_SHOWN}</div>",
     "number": f"<span :class='@_tone'>{_SHOWN}</span>",
     "link": f"<div><a v-if='@_url' :href='@_url'>{_SHOWN}</a><span v-else>{_SHOWN}</span>{_WHY}</div>",
     "chip": f"<div><span class='chip' :class='@_tone'>{_SHOWN}</span>{_WHY}</div>",
@@ -52,7 +53,37 @@ def _cell(column: Column) -> str:
     classes = {"num": column.right, "lead": column.lead, "wide": column.wide, "acts-cell": column.kind == "acts"}
     given = " ".join(name for name, wanted in classes.items() if wanted)
     content = _CELLS[column.kind].replace("@", f"props.row.{column.name}")
-    return f'<q-td :props="props" data-label="{column.label}" class="{given}">{content}</q-td>'
+    return f'<q-td key="{column.name}" :props="props" data-label="{column.label}" class="{given}">{content}</q-td>'
+
+
+_OPENER: Final = (
+    "<q-td key='opener' :props='props' class='opener'><button class='act' type='button' :aria-expanded='props.expand'"
+    " :aria-label='`${props.expand ? `Close` : `Open`} ${props.key}`'"
+    " v-on:click='() => { props.expand = !props.expand; if (props.expand) $parent.$emit(`opened`, props.key) }'>"
+    "{{ props.expand ? '▾' : '▸' }}</button></q-td>"
+)
+_CHOICE: Final = (
+    "<q-td auto-width><q-checkbox v-model='props.selected' dense :aria-label='`Select ${props.key}`'/></q-td>"
+)
+
+
+def expandable(
+    shown: ui.table, columns: Sequence[Column], inside: str, on_open: Callable[[Any], Awaitable[None]]
+) -> None:
+    """Rows can be opened: `inside` is the template of what is then below one, `on_open` is told which."""
+    cells = "".join(_cell(each) for each in columns)
+    choice = _CHOICE if shown.selection else ""
+    shown.columns = [{"name": "opener", "label": "", "field": "opener", "sortable": False}, *shown.columns]
+    shown.add_slot(
+        "body",
+        f"<q-tr :props='props'>{choice}{_OPENER}{cells}</q-tr>"
+        f"<q-tr v-if='props.expand' :props='props' class='inside'><q-td colspan='100%'>{inside}</q-td></q-tr>",
+    )
+
+    async def opened(event: GenericEventArguments) -> None:
+        await on_open(event.args)
+
+    shown.on("opened", opened)
 
 
 def table(

@@ -142,3 +142,13 @@ def editable(raw: bytes | None) -> str | None:
         return None
     shown = visible_json(text) if text.lstrip()[:1] in ("{", "[", '"') else text
     return shown if visible(shown) == shown and "\r" not in shown else None
+
+
+def json_text(value: object) -> str:
+    """A value as indented JSON; bounded."""
+    return bounded(visible_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
+
+
+def json_line(value: object) -> str:
+    """A value as JSON on one line; empty for none."""
+    return "" if value is None else visible_json(msgspec.json.encode(value).decode())

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from penstock.api.app import mount_api
 from penstock.api.server import HttpServer
-from penstock.config.http_settings import HttpSettings
+from penstock.config.http_settings import ApiSettings, HttpSettings
 from penstock.config.settings import Settings, StoreSettings
 from penstock.console.app import mount
 from penstock.console.data import Data
@@ -22,14 +22,16 @@ from penstock.service.operations.desk import Desk
 from penstock.service.passwords import hash_password
 from penstock.store import Store
 from tests.faces.console.seeding import PASSWORD, USERS, Pulse, seed
+from tests.faces.console.work_seeding import JobHand, seed_work
 
 
 def main(folder: Path, options: list[str]) -> None:
     url = f"sqlite:///{folder / 'penstock.db'}"
     http = HttpSettings(auth="local" if "--login" in options else "off")
-    settings = Settings(home=folder, store=StoreSettings(url=url), http=http)
+    settings = Settings(home=folder, store=StoreSettings(url=url), http=http, api=ApiSettings(networks=["127.0.0.0/8"]))
     with Store.open(url) as store:
         seed(store)
+        seed_work(store, settings)
         desk, authentication = Desk(store, settings), Authentication(store, settings)
         if "--login" in options:
             for email, role in USERS.items():
@@ -41,11 +43,14 @@ def main(folder: Path, options: list[str]) -> None:
 
         server = HttpServer(health=lambda: STARTING, metrics=lambda: b"", port=0, extend=extend)
         pulse = Pulse(store, works="--pulse" in options)
+        hand = JobHand(store)
         pulse.start()
+        hand.start()
         print(server.start(), flush=True)  # noqa: T201 - whoever started this reads it
         sys.stdin.read()
         server.stop()
         pulse.stop()
+        hand.stop()
 
 
 if __name__ == "__main__":

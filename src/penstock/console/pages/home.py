@@ -11,7 +11,7 @@ from penstock.console import words
 from penstock.console.data import Overview
 from penstock.console.frame import Visit, pages, pipeline_url, query_of, refreshing, url
 from penstock.console.overview import Line
-from penstock.console.parts import TONES, box, button, confirm, empty, figure, text, title
+from penstock.console.parts import TONES, box, button, confirm, empty, figure, link, text, title
 from penstock.console.tables import Column, cell, curve, table
 from penstock.core.status import State
 from penstock.service.access import Actor
@@ -53,6 +53,7 @@ async def home(visit: Visit) -> None:
             "No pipeline has run yet.",
             "`penstock init` writes a first pipeline file, `penstock run FILE` runs it; it appears here by itself.",
         )
+        _elsewhere()
 
         async def appear() -> None:
             if (await visit.ask(visit.data.overview)).lines:
@@ -87,6 +88,7 @@ async def home(visit: Visit) -> None:
         with box("head"):
             text(f"The {_FIRST} most urgent of {len(found.lines)} are shown.", "muted")
             button("Show all", lambda: ui.navigate.to(query_of(visit.request, all=1)))
+    _elsewhere()
     seen: list[Overview] = [found]
 
     async def look() -> None:
@@ -100,6 +102,15 @@ async def home(visit: Visit) -> None:
             rows.rows = fresh
 
     refreshing(look)
+
+
+def _elsewhere() -> None:
+    """Where the rest of the work is seen."""
+    with box("head"):
+        text("Messages that start workflows:", "muted")
+        link("History of work orders", "/history")
+        link("Workflows", "/workflows")
+        link("Triggers", "/triggers")
 
 
 def box_grow() -> None:

@@ -1,4 +1,5 @@
-"""Jobs: replays and discards, how far each is; and what a replay would do before it is begun."""
+"""Jobs: what is done with many dead letters or work orders, how far each is; and what a replay would do before it is
+begun."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from penstock.core.durations import parse_rate
 from penstock.core.errors import ConfigError
 from penstock.core.visible import visible
 from penstock.service.operations import dead_letters as operations
+from penstock.service.operations import work_orders
 from penstock.service.operations.letter_models import JobView, LetterChoice
+from penstock.service.operations.work_order_models import WorkOrderJob
 
 _JOBS: Final = (
     Column("job", "Job", "link", lead=True),
@@ -43,22 +46,47 @@ _OVER: Final = ("done", "failed", "stopped")
 @pages.page("/jobs", "Jobs", "/jobs")
 async def jobs(visit: Visit) -> None:
     title("Jobs")
-    found = await visit.ask(operations.jobs)
+    found = await _all(visit)
     if not found:
         empty(
-            "Nothing has been replayed or discarded since this instance started.",
-            "Choose dead letters, look at what a replay would do, and begin it there.",
+            "Nothing has been replayed, discarded, retried or cancelled in bulk.",
+            "Choose dead letters or work orders, look at what would be done with them, and begin it there.",
         )
-        link("Dead letters", PATH)
+        with box("head"):
+            link("Dead letters", PATH)
+            link("History", "/history")
         return
-    shown = table(_JOBS, [_row(job) for job in found], key="job", label="Jobs")
+    shown = table(_JOBS, found, key="job", label="Jobs")
 
     async def look() -> None:
-        rows = [_row(job) for job in await visit.ask(operations.jobs)]
+        rows = await _all(visit)
         if rows != shown.rows:
             shown.rows = rows
 
     refreshing(look)
+
+
+async def _all(visit: Visit) -> list[dict[str, Any]]:
+    """Of dead letters, which this instance remembers, and of work orders, which the store does; newest first."""
+    letters = [_row(job) for job in await visit.ask(operations.jobs)]
+    orders = [_order_row(job) for job in await visit.ask(work_orders.jobs)]
+    return sorted([*letters, *orders], key=lambda row: str(row["asked"]), reverse=True)
+
+
+def _order_row(job: WorkOrderJob) -> dict[str, Any]:
+    return {
+        "job": job.id,
+        "job_text": f"{job.kind} of work orders",
+        "job_url": f"/history/jobs/{job.id}",
+        "state": job.state,
+        "state_tone": TONES.get(job.state, "rest"),
+        "what": cell(job.what),
+        "done": job.done,
+        "done_text": f"{words.number(job.done)} of {words.number(job.total)}",
+        "by": cell(job.by or ""),
+        "asked": job.asked_at,
+        "asked_text": words.moment_of(job.asked_at),
+    }
 
 
 def _row(job: JobView) -> dict[str, Any]:

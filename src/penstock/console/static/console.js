@@ -1,6 +1,9 @@
 // Keys (`/`, `g p`, `?`) and the choice between light and dark, which a cookie remembers for the server.
 (() => {
-  const places = { p: "/", d: "/dead-letters", j: "/jobs", t: "/topics", i: "/instances", a: "/audit", u: "/users" };
+  const places = {
+    p: "/", d: "/dead-letters", h: "/history", w: "/workflows", r: "/triggers", j: "/jobs", t: "/topics",
+    i: "/instances", n: "/notifications", a: "/audit", u: "/users",
+  };
   let went = 0;
   const typing = (target) => target.closest("input, textarea, select, [contenteditable]") !== null;
   addEventListener("keydown", (event) => {
