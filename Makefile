@@ -46,7 +46,7 @@ setup-dev: .cache/stamps/dev ## Make .venv with the test and check tools too
 
 setup-datahub: .cache/stamps/datahub ## Make .cache/datahub, an environment with penstock[datahub] in it, which tests use
 
-demo: setup ## Run three pipelines on the embedded broker and watch them (ARGS="--seconds 20" ends it)
+demo: setup ## Run actions, a table and a workflow on the embedded broker and watch them (ARGS="--seconds 20" ends it)
 	@$(BIN)/penstock demo $(ARGS)
 
 kafka-cluster: setup-dev ## Run three Kafka nodes on ports 9094 to 9096, with topics to try triggers on, until Ctrl-C

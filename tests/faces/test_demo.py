@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 def test_the_shop_makes_good_and_odd_events() -> None:
     records = list(Shop(seed=7).events(5000))
-    assert {record.topic for record in records} == {"orders", "clicks", "payments"}
+    assert {record.topic for record in records} == set(TOPICS)
     payments = [record.value for record in records if record.topic == "payments"]
     broken = [value for value in payments if value and not value.startswith(b"{")]
     assert 0 < len(broken) < len(payments) / 20
@@ -29,7 +29,7 @@ def test_the_shop_makes_good_and_odd_events() -> None:
 
 def test_the_stage_has_a_broker_files_and_events_and_leaves_nothing() -> None:
     with Demo(rate=2000) as stage:
-        assert [file.stem for file in stage.files] == ["large-orders", "page-views", "payments"]
+        assert [file.stem for file in stage.files] == ["large-orders", "orders", "page-views", "payments", "refunds"]
         settings = stage.settings()
         assert str(stage.folder) in settings.store_url
         stage.start_events()
@@ -47,7 +47,7 @@ def test_the_demo_ends_by_itself_with_a_summary(tmp_path: Path) -> None:
     result = penstock("demo", "--seconds", 8, "--json", TMPDIR=str(tmp_path))
     assert result.code == 0, result.err
     pipelines = result.data["pipelines"]
-    assert set(pipelines) == {"large-orders", "page-views", "payments"}
+    assert set(pipelines) == {"large-orders", "orders", "page-views", "payments", "refunds"}
     for name, each in pipelines.items():
         assert each["events"] == each["acted"] + each["filtered"] + each["failed"], name
         assert each["acted"] > 0, name

@@ -1,4 +1,4 @@
-"""`penstock demo`: three pipelines on an embedded broker, as a live picture."""
+"""`penstock demo`: actions, a table and a workflow on an embedded broker, as a live picture."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,7 +33,7 @@ def demo(
     seconds: Annotated[float | None, typer.Option(min=1, help="End by itself after so many seconds of events.")] = None,
     rate: Annotated[float, typer.Option(min=1, max=20_000, help="Events per second that are made.")] = 300,
 ) -> Exit | None:
-    """Watch three pipelines work on made-up events; needs nothing but Java."""
+    """Watch actions, a table and a workflow work on made-up events; needs nothing but Java."""
     from penstock.cli.picture import show_summary
     from penstock.cli.running import run_with_server
     from penstock.service.demo import Demo
@@ -50,10 +51,12 @@ def demo(
             spark=begin_spark(stage.settings(), quiet_output=True),
         )
         watcher.end()
+    pipelines = {Demo.title(name): each for name, each in ended.summary["pipelines"].items()}
+    summary = ended.summary | {"pipelines": pipelines}
     if terminal.as_json:
-        terminal.data(ended.summary)
+        terminal.data(summary)
     else:
-        show_summary(terminal, ended.summary)
+        show_summary(terminal, summary)
     return ended.code
 
 
@@ -124,7 +127,7 @@ class _Watcher:
         while self._clock.left > 0:
             if self._over.wait(min(1.0, self._clock.left)):
                 return
-            views = instance.snapshot()
+            views = [replace(view, name=self._stage.title(view.name)) for view in instance.snapshot()]
             self._clock.saw(views)
             yield views
 

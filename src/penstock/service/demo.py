@@ -1,12 +1,14 @@
-"""The demo: an embedded broker, a generator of events, and three pipelines in a folder of their own."""
+"""The demo: an embedded broker, a generator of events, and pipelines of every kind in a folder of their own."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,9 +22,11 @@ from penstock.kafka.embedded import EmbeddedCluster
 from penstock.kafka.reader import Reader
 from penstock.service.demo_events import TOPICS
 from penstock.service.topics import readable
+from penstock.service.trigger_specs import PREFIX
 
 _FILES = Path(__file__).with_name("demo_files")
 _TAIL = 4096
+_WORKFLOW = "refunds"
 
 
 class Demo:
@@ -61,6 +65,11 @@ class Demo:
     def files(self) -> list[Path]:
         """The pipeline files."""
         return sorted(file for file in self.pipelines.glob("*.yaml") if not file.name.endswith(".test.yaml"))
+
+    @staticmethod
+    def title(pipeline: str) -> str:
+        """What people call it: the pipeline of a trigger is named after the trigger's id."""
+        return _WORKFLOW if pipeline.startswith(PREFIX) else pipeline
 
     @property
     def bootstrap(self) -> str:
@@ -133,10 +142,20 @@ class Samples:
             line = _last_line(self._folder / file)
             if line:
                 self._latest[pipeline] = f"{verb} {line}"
+        if rows := _row_count(self._folder / "shop.db"):
+            self._latest["orders"] = f"keeps {rows:,} rows in the table orders"
         return sorted(self._latest.items())
 
     def close(self) -> None:
         self._reader.close()
+
+
+def _row_count(path: Path) -> int:
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.1)) as database:
+            return int(database.execute("SELECT count(*) FROM orders").fetchone()[0])
+    except sqlite3.Error:
+        return 0  # not made yet, or being written
 
 
 def _last_line(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The demo's generator: orders, page views and payments of a small shop, produced by a process of its own."""
+"""The demo's generator: orders, page views, payments and refunds of a small shop, produced by a process of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.kafka.producer import NewRecord, RecordProducer
 _CUSTOMERS = ("ada", "grace", "edsger", "barbara", "alan", "katherine", "dennis", "radia", "linus", "hedy")
 _PAGES = ("/", "/cart", "/checkout", "/products/17", "/products/23", "/products/42", "/help", "/account")
 _STATUSES = ("new", "paid", "paid", "shipped", "cancelled")
-TOPICS = ("orders", "clicks", "payments")
+TOPICS = ("orders", "clicks", "payments", "refunds")
 
 _TICK = 0.1
 """Seconds between batches; the embedded broker dislikes many tiny ones."""
@@ -31,7 +31,7 @@ class Shop:
         self._orders = 0
 
     def events(self, count: int) -> Iterator[NewRecord]:
-        """About a fifth orders, a fifth payments, the rest page views."""
+        """About a fifth orders, a fifth payments, few refunds, the rest page views."""
         for _ in range(count):
             kind = self._random.random()
             customer = self._random.choice(_CUSTOMERS)
@@ -39,6 +39,8 @@ class Shop:
                 yield self._order(customer)
             elif kind < 0.4:
                 yield self._payment(customer)
+            elif kind < 0.41:
+                yield self._refund(customer)
             else:
                 yield self._click(customer)
 
@@ -57,6 +59,10 @@ class Shop:
             "ip": f"192.0.2.{self._random.randrange(256)}",
         }
         return _record("clicks", customer, click)
+
+    def _refund(self, customer: str) -> NewRecord:
+        amount = round(self._random.lognormvariate(4, 0.8), 2)
+        return _record("refunds", customer, {"order": self._orders, "customer": customer, "amount": amount})
 
     def _payment(self, customer: str) -> NewRecord:
         payment = {
