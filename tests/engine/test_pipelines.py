@@ -61,6 +61,37 @@ def test_a_restart_goes_on_where_it_stopped_and_repeats_nothing(
     assert kafka.lag("restarted", name) == 0
 
 
+def test_whoever_looks_gets_samples_of_every_stage_and_the_others_pay_nothing(
+    engine: Engine, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name, out = topic(partitions=2), tmp_path / "out.jsonl"
+    flow = engine.run(
+        pipeline(
+            "tapped",
+            kafka.bootstrap,
+            [name],
+            filters=[{"type": "match", "config": {"event": {"status": ["paid"]}}}],
+            transform=[{"type": "map", "config": {"fields": {"number": "event.id * 10"}}}],
+            action={"type": "file", "config": {"path": str(out)}},
+        )
+    )
+    tap = engine.instance.taps.open("tapped", ("decode", "filter", "transform", "act"), 40)
+    kafka.produce(name, orders(2_000))
+    until(lambda: len(lines(out)) == 1_000, WAIT_S, lambda: f"{len(lines(out))} of 1000 lines")
+    seen = [until(lambda: tap.next(1.0), WAIT_S, "a sample")]
+    while (sample := tap.next(2.0)) is not None:
+        seen.append(sample)
+    tap.close()
+    engine.stop(flow)
+
+    assert {sample.stage for sample in seen} == {"decode", "filter", "transform", "act"}
+    assert {sample.became for sample in seen if sample.stage == "filter"} <= {"passed", "dropped"}
+    assert {sample.became for sample in seen if sample.stage == "act"} == {"acted"}
+    acted = next(sample for sample in seen if sample.stage == "act")
+    assert json.loads(acted.value or "").keys() == {"number"}
+    assert len(seen) < 400, "a sample, not everything"
+
+
 def test_an_event_arrives_at_a_pipeline_that_was_asleep(
     engine: Engine, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
 ) -> None:

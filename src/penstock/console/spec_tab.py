@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.console import words
 from penstock.console.frame import Visit
-from penstock.console.parts import asking, box, button, card, changed_lines, empty, facts, note, notify, plain, problem
+from penstock.console.parts import asking, box, button, card, changed_lines, empty, facts, notify, plain, problem
 from penstock.console.spec_editor import SpecEditor
 from penstock.console.tables import Column, cell, table
 from penstock.core.errors import PenstockError
@@ -68,8 +68,6 @@ class SpecTab:
             empty("Its spec is not known yet.", "It is kept when an instance runs the pipeline for the first time.")
             return
         facts([("File", detail.file), ("Version", detail.version)])
-        if detail.reason and (detail.state == "invalid" or "its file cannot be used" in detail.reason):
-            note(detail.reason, "warn")
         plain(versions.as_yaml(detail.spec))
 
     def _versions(self, detail: PipelineDetail, known: list[VersionView]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from penstock.core.clock import SYSTEM
 from penstock.core.event import Body, Event, RecordLike, json_bytes
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class Sampler:
 
     def stepped(self, stage: TapStage, step: int, before: Sequence[Item], after: Sequence[Item]) -> None:
         """What one filter or transform made of a batch."""
+        if not self._left.get(stage):
+            return
         coming = [item for item in before if type(item) is Event]
         chosen = self._chosen(stage, len(coming))
         if not chosen:
@@ -104,6 +107,8 @@ class Sampler:
 
     def handed(self, items: Sequence[Item]) -> None:
         """What the action is given; what becomes of it is known at the unit's end."""
+        if not self._left.get("act"):
+            return
         events = [item for item in items if type(item) is Event]
         for index in self._chosen("act", len(events)):
             made = self._made("act", 0, events[index].record)
@@ -122,14 +127,15 @@ class Sampler:
                 sample.became = "waiting"
         return taken
 
-    def _chosen(self, stage: TapStage, count: int) -> range:
+    def _chosen(self, stage: TapStage, count: int) -> list[int]:
         """Places in a batch, far from each other; half of what may still be taken, so that later batches have one."""
         room = self._left.get(stage, 0)
         if not room or not count or self._room <= 0:
-            return range(0)
+            return []
         wanted = count if count <= room else max(1, room // 2)
         self._left[stage] = room - wanted
-        return range(0, count, count // wanted)[:wanted]
+        # At random within equal parts: events may alternate, and a fixed step would meet one kind only.
+        return sorted({int((part + SYSTEM.random()) * count / wanted) for part in range(wanted)})
 
     def _made(self, stage: TapStage, step: int, record: RecordLike) -> Sample:
         key = record.key()
