@@ -62,9 +62,9 @@ class NoticeBoard:
             return self._read(connection, _notices().order_by(projects.c.name, workflows.c.name, triggers.c.name))
 
     def _read(self, connection: sa.Connection, query: sa.Select[Any]) -> list[Notice]:
-        rows = connection.execute(query).all()
-        admins = {project: self._admins(connection, project) for project in {row[4] for row in rows}}
-        return [Notice(*row[:7], admins[row[4]], row[7], row[8]) for row in rows]
+        rows = connection.execute(query).mappings().all()
+        admins = {project: self._admins(connection, project) for project in {row["project"] for row in rows}}
+        return [Notice(**row, recipients=admins[row["project"]]) for row in rows]
 
     def give_back(self, notice: Notice) -> None:
         """It could not be told: later, then."""
@@ -86,7 +86,17 @@ class NoticeBoard:
 def _notices() -> sa.Select[Any]:
     t, w, p = triggers.c, workflows.c, projects.c
     return (
-        sa.select(t.id, t.name, w.id, w.name, p.id, p.name, p.settings, t.unreported, t.notified_at)
+        sa.select(
+            t.id.label("trigger"),
+            t.name.label("trigger_name"),
+            w.id.label("workflow"),
+            w.name.label("workflow_name"),
+            p.id.label("project"),
+            p.name.label("project_name"),
+            p.settings,
+            t.unreported.label("gathered"),
+            t.notified_at.label("before"),
+        )
         .join(workflows, w.id == t.workflow_id)
         .join(projects, p.id == w.project_id)
     )

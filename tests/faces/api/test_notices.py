@@ -71,7 +71,8 @@ def test_notices_that_went_out_are_listed_newest_first_and_in_pages(scene: Scene
         scene.fail(offset)
         assert scene.tell() == 1
         with api.desk.store.database.write() as connection:
-            connection.execute(sa.update(triggers).values(notified_at=1_000_000))
+            mine = sa.update(triggers).where(triggers.c.id == scene.trigger)
+            connection.execute(mine.values(notified_at=1_000_000))
     first = api.ask("GET", "/notices?limit=2", "viewer").json()
     assert [item["named"] for item in first["items"]] == [["lab/0@3"], ["lab/0@2"]]
     last = api.ask("GET", f"/notices?limit=2&after={first['next']}", "viewer").json()
