@@ -14,8 +14,8 @@ from penstock.store.work.model import TriggerRow, WorkflowRow
 from penstock.store.workflow_tables import dataclips, log_lines, runs, steps, work_orders
 
 STEPS = [
-    {"name": "check", "kind": "http", "config": {"url": "https://example.org/check"}},
-    {"name": "send", "kind": "http", "config": {"url": "https://example.org/send"}},
+    {"name": "check", "kind": "http", "config": {"url": "https://93.184.216.34/check"}},
+    {"name": "send", "kind": "http", "config": {"url": "https://93.184.216.34/send"}},
 ]
 DEFINITION = {
     "steps": STEPS,
