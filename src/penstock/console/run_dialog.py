@@ -11,8 +11,8 @@ from penstock.console.order_words import run_url
 from penstock.console.parts import asking, box, button, problem, text
 from penstock.console.tables import cell
 from penstock.core.errors import PenstockError
-from penstock.service.operations import workflows as operations
 from penstock.service.operations.workflow_models import WorkflowDetail
+from penstock.service.operations.workflows import run
 
 _EXAMPLE: Final = '{\n  "data": {}\n}'
 _START: Final = ""
@@ -34,7 +34,7 @@ def open_run(visit: Visit, found: WorkflowDetail) -> None:
             errors.clear()
             try:
                 made = await visit.ask(
-                    operations.run,
+                    run,
                     found.id,
                     body=str(body.value or "") or None,
                     name=str(name.value or "").strip() or None,

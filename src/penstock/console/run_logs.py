@@ -39,8 +39,8 @@ class Logs:
         with box("head"):
             self._search = ui.input(placeholder="Search these lines   /").classes("field search")
             self._search.props('outlined dense clearable data-search aria-label="Search log lines"')
-            self._level = ui.select(list(_LEVELS), value=_ALL).classes("field").props("outlined dense")
-            self._level.props('aria-label="Level"').on_value_change(self._show)
+            self._level = ui.select(list(_LEVELS), label="Level", value=_ALL).classes("field").props("outlined dense")
+            self._level.on_value_change(self._show)
         self._table = table(_COLUMNS, [], key="id", label="Log lines")
         self._table.bind_filter_from(self._search, "value", backward=lambda value: value or "")
         self._none = text("It has written no line.", "muted")

@@ -105,13 +105,14 @@ class TriggerForm:
 
     def refused(self, error: PenstockError | ValidationError) -> None:
         """Each reason on its field; the others below."""
+        found: dict[str, str] = {}
         if isinstance(error, InvalidConfigError):
-            found = {_field(each.path): _said(each.message, each.hint) for each in error.problems}
-            self._show(found, None)
+            for each in error.problems:
+                # The first says most: what is wrong in one way is often missing, too.
+                found.setdefault(_field(each.path), _said(each.message, each.hint))
         elif isinstance(error, ValidationError):
-            self._show({_field(".".join(map(str, each["loc"]))): each["msg"] for each in error.errors()}, None)
-        else:
-            self._show({}, error)
+            found = {_field(".".join(map(str, each["loc"]))): each["msg"] for each in error.errors()}
+        self._show(found, None if found or isinstance(error, ValidationError) else error)
 
     def _show(self, found: Mapping[str, str], error: PenstockError | None) -> None:
         left = dict(found)

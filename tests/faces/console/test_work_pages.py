@@ -29,7 +29,7 @@ def test_a_workflow_is_drawn(page: Page) -> None:
     picture = page.locator("svg.workflow")
     expect(picture.locator(".node .what")).to_have_text(["lab-topic", "check", "book", "tell", "archive"])
     expect(picture.locator(".edge")).to_have_count(4)
-    expect(picture.locator(".edge .when")).to_have_text(["success", "failure", "state.data.urgent…"])
+    expect(picture.locator(".edge .when")).to_have_text(["success", "failure", "state.data.urgen…"])
     # The columns: what follows stands to the right of what it follows.
     places = {
         name: picture.locator(".node").filter(has_text=name).locator("rect").bounding_box()
@@ -65,7 +65,7 @@ def test_a_run_shows_how_far_it_came(page: Page) -> None:
     expect(page.locator("svg.workflow .node.good .what")).to_have_text("tell")
     lines = page.get_by_label("Log lines").locator("tbody tr")
     expect(lines).to_have_count(3)
-    page.get_by_label("Level").click()
+    page.get_by_label("Level", exact=True).click()
     page.get_by_role("option", name="error").click()
     expect(lines).to_have_count(1)
     expect(lines.first).to_contain_text("amount is no number")

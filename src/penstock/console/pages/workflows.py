@@ -11,8 +11,8 @@ from penstock.console.frame import Visit, pages, query_of, url
 from penstock.console.order_words import workflow_url
 from penstock.console.parts import box, empty, link, text, title
 from penstock.console.tables import Column, cell, table
-from penstock.service.operations import workflows as operations
 from penstock.service.operations.workflow_models import WorkflowItem
+from penstock.service.operations.workflows import list_workflows
 
 PATH: Final = "/workflows"
 _COLUMNS: Final = (
@@ -29,7 +29,7 @@ _AT_ONCE: Final = 200
 @pages.page(PATH, "Workflows", PATH)
 async def workflows(visit: Visit) -> None:
     wanted = visit.asked("q")
-    page = await visit.ask(operations.list_workflows, text=wanted, limit=_AT_ONCE, after=visit.asked("after"))
+    page = await visit.ask(list_workflows, text=wanted, limit=_AT_ONCE, after=visit.asked("after"))
     with box("head"):
         title("Workflows")
         with box("grow"):
