@@ -65,6 +65,7 @@ class PipelinesBehaviour:
         assert (newest.kind, newest.instance, newest.text) == ("gap", None, "\\x00lost 5")
         assert newest.data == {"from": 1, "to": 6, "topics": ["ü"]}
         assert (oldest.kind, oldest.data) == ("started", {})
+        assert store.pipelines.history("orders", limit=1) == [newest]
 
     def test_notes_of_some_kinds_and_pipelines_are_found_page_by_page(self, store: Store) -> None:
         for pipeline, kind in (("a", "told"), ("a", "started"), ("b", "told"), ("c", "told"), ("a", "told")):
@@ -74,4 +75,3 @@ class PipelinesBehaviour:
         rest = store.pipelines.notes(["a", "b"], ["told", "missed"], limit=2, before=first[-1].id)
         assert [(row.pipeline, row.kind) for row in rest] == [("a", "told")]
         assert store.pipelines.notes([], ["told"], limit=2) == []
-        assert store.pipelines.history("orders", limit=1) == [newest]
