@@ -7,7 +7,7 @@ from typing import Any, Final
 from penstock.console import words
 from penstock.console.parts import TONES
 from penstock.console.tables import cell
-from penstock.service.operations.work_order_models import DataclipView, RunDetail, RunItem, StepView, WorkOrderItem
+from penstock.service.operations.work_order_models import RunDetail, RunItem, StepView, WorkOrderItem
 
 STATES: Final = (
     "pending",
@@ -114,14 +114,3 @@ def opened_row(run: RunDetail, *, may_rerun: bool) -> dict[str, Any]:
     ended = run.finished_at is not None
     steps = [step_row(step) | {"name": step.name, "again": may_rerun and ended} for step in run.steps]
     return run_row(run) | {"steps": steps}
-
-
-def clip_text(clip: DataclipView | None) -> str:
-    """What is in a dataclip, or why that cannot be shown."""
-    if clip is None:
-        return "(it is not there any more)"
-    if clip.wiped_at is not None:
-        return f"(wiped on {words.moment_of(clip.wiped_at)})"
-    if clip.cut:
-        return "(too large to be shown here)"
-    return words.json_text(clip.body)

@@ -67,6 +67,25 @@ def test_a_viewer_is_shown_no_buttons(page: Page) -> None:
     expect(page.get_by_role("button", name="Replay")).to_have_count(0)
 
 
+def test_a_viewer_looks_at_work_orders_and_changes_none(page: Page) -> None:
+    page.goto("/history")
+    log_in(page, "vera@example.org")
+    expect(page.locator("h1")).to_have_text("History")
+    expect(page.locator("tbody tr")).to_have_count(10)
+    expect(page.get_by_role("button", name="Retry all…")).not_to_be_visible()
+    page.locator("td.lead a").first.click()
+    expect(page.locator("pre.text")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("Retry|Cancel"))).to_have_count(0)
+    page.goto("/history/bulk?kind=retry&state=failed")
+    expect(page.locator(".problem")).to_contain_text("operator")
+    page.goto("/triggers/new")
+    expect(page.locator(".empty")).to_contain_text("Your role lets you look")
+    page.goto("/triggers")
+    page.get_by_role("link", name="lab-topic").click()
+    expect(page.locator("h1")).to_have_text("lab-topic")
+    expect(page.get_by_role("button", name=re.compile("Save|Enable|Delete|Test"))).to_have_count(0)
+
+
 def test_a_page_that_stays_open_after_the_log_out_can_do_nothing(page: Page) -> None:
     page.goto("/")
     log_in(page, "otto@example.org")

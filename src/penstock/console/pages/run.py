@@ -7,10 +7,10 @@ from typing import Any, Final
 from nicegui import ui
 
 from penstock.console import words
+from penstock.console.clip_view import show_clip
 from penstock.console.frame import Visit, pages, refreshing
 from penstock.console.order_filters import PATH
 from penstock.console.order_words import (
-    clip_text,
     exit_tone,
     order_url,
     run_row,
@@ -21,7 +21,7 @@ from penstock.console.order_words import (
     step_row,
     workflow_url,
 )
-from penstock.console.parts import asking, box, button, card, chip, facts, link, note, plain, text, title
+from penstock.console.parts import asking, box, button, card, chip, facts, link, text, title
 from penstock.console.run_logs import Logs
 from penstock.console.tables import Column, table
 from penstock.console.workflow_graph import draw, placed
@@ -137,9 +137,7 @@ class _Shown:
         identifier = step.input_dataclip_id if label == _INPUT else step.output_dataclip_id
         clip = self._seen.dataclips.get(identifier or "")
         with asking(f"{label} of {step.name}") as dialog:
-            if clip is not None and clip.masked:
-                note("Fields of it are masked by a rule of this installation.")
-            plain(clip_text(clip))
+            show_clip(clip, self._seen.work_order_id)
             with box("foot"):
                 button("Close", dialog.close)
         dialog.open()

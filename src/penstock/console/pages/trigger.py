@@ -54,6 +54,9 @@ async def new_trigger(visit: Visit) -> None:
         link("Triggers", _PATH, "crumb")
         text("/", "crumb", "span")
         title("New trigger")
+    if not visit.may("triggers.edit"):
+        empty("Your role lets you look at triggers, not make them.", "Ask an admin for the role operator.")
+        return
     if not flows:
         empty("There is no workflow that it could start.", "`penstock workflows apply FILE` makes one.")
         return

@@ -7,11 +7,11 @@ from typing import Final
 from nicegui import ui
 
 from penstock.console import words
+from penstock.console.clip_view import show_clip
 from penstock.console.frame import Visit, pages, refreshing
 from penstock.console.order_filters import PATH
 from penstock.console.order_words import (
     ENDED,
-    clip_text,
     run_row,
     run_url,
     short_id,
@@ -86,10 +86,7 @@ class _Shown:
                 with card("About it"):
                     _facts(order)
                 with card("Input"):
-                    clip = order.dataclips.get(order.dataclip_id or "")
-                    if clip is not None and clip.masked:
-                        note("Fields of it are masked by a rule of this installation.")
-                    plain(clip_text(clip))
+                    show_clip(order.dataclips.get(order.dataclip_id or ""), order.id)
             if not order.runs:
                 note("It has no run: a limit of the project rejected it. It can be retried.")
             for number, run in reversed(list(enumerate(order.runs, 1))):
