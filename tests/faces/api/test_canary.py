@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from penstock.service.logs import configure_logs
 from penstock.service.passwords import hash_password
 from tests.faces.api.conftest import DOCUMENT, Api
 from tests.faces.api.test_roles import MATRIX
+from tests.faces.api.work import KAFKA
 
 CANARY = "canary-5e1f-9b77-sesame"
 
@@ -35,6 +37,19 @@ action:
 """
 
 
+_LOG_IN = {"sasl": "plain", "username": CANARY, "password": CANARY, "properties": {"ssl.key.password": CANARY}}
+_TRIGGER: dict[str, Any] = {"workflow": "labs", "name": "more", "kafka_configuration": KAFKA | _LOG_IN}
+_WORKFLOW = """\
+kind: workflow
+project: health
+name: secretive
+steps:
+  - name: send
+    http: https://93.184.216.34/
+    config: {headers: {authorization: %s}}
+"""
+
+
 @pytest.fixture
 def loaded(make_client: Callable[..., Api], tmp_path: Path) -> Api:
     (tmp_path / "secret.txt").write_text(CANARY)
@@ -46,6 +61,9 @@ def loaded(make_client: Callable[..., Api], tmp_path: Path) -> Api:
     store.pipelines.save_spec(spec.name, spec.version, stored(spec))
     store.pipelines.put_state(spec.name, "i-1", "running")
     store.people.create("ada@example.org", role="admin", password=hash_password(CANARY))
+    made = api.ask("POST", "/triggers", json=_TRIGGER)
+    assert made.status_code == 201, made.text
+    api.work.trigger = made.json()["id"]
     configure_logs(level="debug", format="json", secrets=api.desk.settings.secrets | spec.secrets)
     return api
 
@@ -78,6 +96,16 @@ def test_i08_no_answer_and_no_log_holds_a_secret(loaded: Api, capfd: pytest.Capt
     ]
     for path in ("/pipelines/validate", "/pipelines"):
         said += [api.ask("POST", path, json={"text": text}) for text in documents]
+    wrong = [{"password": [CANARY]}, {"username": {"x": CANARY}}, {"sasl": None}, {"ssl_key": CANARY}, {"sasl": "x"}]
+    for more in wrong:
+        draft = _TRIGGER | {"name": "wrong", "kafka_configuration": KAFKA | _LOG_IN | more}
+        said += [api.ask("POST", path, json=draft) for path in ("/triggers", "/triggers/test?timeout=0.5")]
+    said.append(api.ask("POST", f"/triggers/{api.work.trigger}/test?timeout=0.5"))
+    for secret in (CANARY, f"[{CANARY}]", f"{{$secret: {CANARY}}}"):
+        texts = [_WORKFLOW % secret, _WORKFLOW.replace("https://", f"https://u:{CANARY}@") % "x"]
+        said += [
+            api.ask("POST", path, json={"text": t}) for t in texts for path in ("/workflows", "/workflows/validate")
+        ]
     said.append(api.client.get("/api/v1/pipelines", headers={"Authorization": f"Bearer {CANARY}"}))
     said.append(api.client.get("/api/v1/openapi.json"))
     for answer in said:

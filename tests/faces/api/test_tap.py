@@ -98,16 +98,16 @@ def test_samples_come_as_events_until_so_many_came(api: Api) -> None:
 def test_only_the_stages_that_were_asked_for(api: Api) -> None:
     tapped = Tapped(api)
     wishes = []
-    tapped.instance.taps.open("orders", ["filter"], 5).close()
+    tapped.instance.taps.open("orders", ["filter"], 5, 60).close()
     opened = tapped.instance.taps.open
 
-    def noted(pipeline: str, stages: Any, per_second: float) -> Any:
-        wishes.append((list(stages), per_second))
-        return opened(pipeline, stages, per_second)
+    def noted(pipeline: str, stages: Any, per_second: float, seconds: float) -> Any:
+        wishes.append((list(stages), per_second, seconds))
+        return opened(pipeline, stages, per_second, seconds)
 
     tapped.instance.taps.open = noted  # type: ignore[method-assign]  # to see what it is asked
     tapped.look([sample("act", "{}")], "&stage=act&stage=decode&per_second=3")
-    assert wishes == [(["decode", "act"], 3.0)]
+    assert wishes == [(["decode", "act"], 3.0, 10.0)]
 
 
 def test_rules_mask_fields_and_hide_what_may_have_moved(masked: Api) -> None:

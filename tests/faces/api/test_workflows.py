@@ -112,7 +112,7 @@ def test_documents_are_kept_replaced_and_taken_out_of_use(api: Api) -> None:
 def test_triggers_and_edges_from_them_outlive_a_new_document(api: Api) -> None:
     path, text = f"/workflows/{api.work.workflow}", _text(api, api.work.workflow)
     changed = api.ask("PUT", path, json={"text": text.replace("/send", "/post")}, headers={"If-Match": "*"}).json()
-    assert (changed["triggers"], len(changed["edges"])) == (["kafka"], len(DEFINITION["edges"]))
+    assert (changed["triggers"], len(changed["edges"])) == (["kafka"], 2)
     assert changed["trigger_items"][0]["id"] == api.work.trigger
     assert changed["steps_detail"][1]["config"]["url"] == "https://93.184.216.34/post"
 

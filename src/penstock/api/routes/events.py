@@ -9,7 +9,7 @@ from starlette.responses import StreamingResponse
 
 from penstock.api.asking import Asking, AtDesk, actor_of
 from penstock.api.streams import STREAM, watched
-from penstock.service.operations import dead_letters, pipelines
+from penstock.service.operations import dead_letters, pipelines, work_orders
 from penstock.service.operations.paging import MOST
 
 router = APIRouter(prefix="/events", tags=["events"])
@@ -36,10 +36,10 @@ def events(
         # Asked each time: a session may have ended, a role may have changed.
         now = actor_of(request)
         page = pipelines.list_pipelines(desk, now, limit=MOST)
-        jobs = dead_letters.jobs(desk, now)
         return {
             "pipelines": [item.model_dump(mode="json") for item in page.items],
-            "jobs": [job.model_dump(mode="json") for job in jobs],
+            "jobs": [job.model_dump(mode="json") for job in dead_letters.jobs(desk, now)],
+            "work_order_jobs": [job.model_dump(mode="json") for job in work_orders.jobs(desk, now)],
         }
 
     return watched(look, _EVERY, seconds)
