@@ -75,7 +75,7 @@ def test_whoever_looks_gets_samples_of_every_stage_and_the_others_pay_nothing(
             action={"type": "file", "config": {"path": str(out)}},
         )
     )
-    tap = engine.instance.taps.open("tapped", ("decode", "filter", "transform", "act"), 40)
+    tap = engine.instance.taps.open("tapped", ("decode", "filter", "transform", "act"), 40, 300)
     kafka.produce(name, orders(2_000))
     until(lambda: len(lines(out)) == 1_000, WAIT_S, lambda: f"{len(lines(out))} of 1000 lines")
     seen = [until(lambda: tap.next(1.0), WAIT_S, "a sample")]

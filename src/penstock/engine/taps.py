@@ -16,10 +16,13 @@ _KEPT: Final = 500
 
 
 class Tap:
-    """One looker's samples, in the order in which they came. Close it."""
+    """One looker's samples, in the order in which they came. Close it; it also ends by itself when its time is over."""
 
-    def __init__(self, taps: Taps, pipeline: str, stages: Sequence[TapStage], per_second: float) -> None:
+    def __init__(
+        self, taps: Taps, pipeline: str, stages: Sequence[TapStage], per_second: float, seconds: float
+    ) -> None:
         self.pipeline, self.stages, self.per_second = pipeline, frozenset(stages), per_second
+        self.ends_at = time.monotonic() + seconds
         self._taps = taps
         self._news = threading.Condition()
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
@@ -54,8 +57,8 @@ class Taps:
         self._allowed: dict[str, tuple[float, float]] = {}
         """By pipeline: samples that may still be asked for, and when that was so."""
 
-    def open(self, pipeline: str, stages: Sequence[TapStage], per_second: float) -> Tap:
-        tap = Tap(self, pipeline, stages, min(per_second, MOST_PER_SECOND))
+    def open(self, pipeline: str, stages: Sequence[TapStage], per_second: float, seconds: float) -> Tap:
+        tap = Tap(self, pipeline, stages, min(per_second, MOST_PER_SECOND), seconds)
         with self._lock:
             self._open[pipeline] = [*self._open.get(pipeline, ()), tap]
             self._allowed[pipeline] = (self._rate(pipeline), time.monotonic())
@@ -63,23 +66,28 @@ class Taps:
 
     def remove(self, tap: Tap) -> None:
         with self._lock:
-            left = [each for each in self._open.get(tap.pipeline, ()) if each is not tap]
-            if left:
-                self._open[tap.pipeline] = left
-            else:
-                self._open.pop(tap.pipeline, None)
-                self._allowed.pop(tap.pipeline, None)
+            self._keep(tap.pipeline, [each for each in self._open.get(tap.pipeline, ()) if each is not tap])
+
+    def _keep(self, pipeline: str, taps: list[Tap]) -> None:
+        if taps:
+            self._open[pipeline] = taps
+        else:
+            self._open.pop(pipeline, None)
+            self._allowed.pop(pipeline, None)
 
     def wish(self, pipeline: str, lanes: int) -> TapWish | None:
         """What the next unit shall hand over, one of so many lanes; None: nothing."""
         if pipeline not in self._open:
             return None
+        now = time.monotonic()
         with self._lock:
+            # A looker may be gone without a word.
+            self._keep(pipeline, [tap for tap in self._open.get(pipeline, ()) if tap.ends_at > now])
             stages = self._stages(pipeline)
             if not stages:
                 return None
             left, since = self._allowed[pipeline]
-            rate, now = self._rate(pipeline), time.monotonic()
+            rate = self._rate(pipeline)
             shares = len(stages) * max(1, lanes)
             # However few are wanted: at least one of each stage, now and then.
             left = min(max(rate, shares), left + rate * (now - since))

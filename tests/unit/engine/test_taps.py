@@ -31,7 +31,7 @@ def sample(stage: TapStage = "act", offset: int = 0) -> Sample:
 def test_nothing_is_wished_for_while_nobody_looks() -> None:
     taps = Taps()
     assert taps.wish("p", 1) is None
-    tap = taps.open("p", ["act"], 10)
+    tap = taps.open("p", ["act"], 10, 60)
     assert taps.wish("p", 1) is not None
     assert taps.wish("q", 1) is None
     tap.close()
@@ -41,7 +41,7 @@ def test_nothing_is_wished_for_while_nobody_looks() -> None:
 
 def test_no_more_samples_are_asked_for_than_so_many_a_second(clock: _Clock) -> None:
     taps = Taps()
-    taps.open("p", ["act", "decode"], 20)
+    taps.open("p", ["act", "decode"], 20, 300)
     assert taps.wish("p", 1) == TapWish(("act", "decode"), 10)
     assert taps.wish("p", 1) is None
     asked = 0
@@ -56,7 +56,7 @@ def test_no_more_samples_are_asked_for_than_so_many_a_second(clock: _Clock) -> N
 
 def test_few_samples_of_many_stages_come_now_and_then(clock: _Clock) -> None:
     taps = Taps()
-    taps.open("p", ["act", "decode", "filter"], 1)
+    taps.open("p", ["act", "decode", "filter"], 1, 300)
     wishes = []
     for _ in range(60):
         clock.now += 1
@@ -68,7 +68,11 @@ def test_few_samples_of_many_stages_come_now_and_then(clock: _Clock) -> None:
 
 def test_each_looker_gets_its_stages_and_a_slow_one_the_newest() -> None:
     taps = Taps()
-    acts, filters, other = taps.open("p", ["act"], 5), taps.open("p", ["filter"], 500), taps.open("q", ["act"], 5)
+    acts, filters, other = (
+        taps.open("p", ["act"], 5, 60),
+        taps.open("p", ["filter"], 500, 60),
+        taps.open("q", ["act"], 5, 60),
+    )
     assert filters.per_second == 100
     taps.give("p", [sample("act", n) for n in range(600)] + [sample("filter", 7)])
     first = acts.next(0)
@@ -79,3 +83,13 @@ def test_each_looker_gets_its_stages_and_a_slow_one_the_newest() -> None:
     assert (only.stage, only.offset) == ("filter", 7)
     assert filters.next(0.01) is None
     assert other.next(0) is None
+
+
+def test_a_tap_whose_looker_is_gone_ends_with_its_time(clock: _Clock) -> None:
+    taps = Taps()
+    taps.open("p", ["act"], 10, 30)
+    clock.now += 29
+    assert taps.wish("p", 1) is not None
+    clock.now += 2
+    assert taps.wish("p", 1) is None
+    assert taps._open == {}

@@ -154,7 +154,8 @@ def tap(
         raise NotHere(f"{name} does not run in the instance that answers", received=name, hint=_elsewhere(desk, name))
     source = flow.spec.source
     plain = not source.is_foreign and source.config.format in _AS_READ
-    return Tapping(desk, instance.taps.open(name, wanted, per_second), plain=plain, seconds=seconds, limit=limit)
+    opened = instance.taps.open(name, wanted, per_second, seconds)
+    return Tapping(desk, opened, plain=plain, seconds=seconds, limit=limit)
 
 
 def look(desk: Desk, actor: Actor, name: str, tapping: Tapping) -> list[SampleView]:
