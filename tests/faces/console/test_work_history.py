@@ -6,7 +6,6 @@ import re
 import zipfile
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.faces.console.seeding import MARKUP
@@ -142,20 +141,20 @@ def test_markup_in_inputs_and_logs_stays_text(page: Page) -> None:
     assert page.locator("img[src=x]").count() == 0
 
 
-@pytest.mark.parametrize(
-    ("path", "says"),
-    [
-        ("/history?state=nowhere", "status"),
-        ("/history?active_after=yesterday", "no time"),
-        ("/history?workflow=nothing", "no such workflow"),
-        ("/history/bulk?kind=burn", "what is to be done"),
-        ("/history/jobs/x", "no such job"),
-        ("/work-orders/x", "no such work order"),
-        ("/runs/x", "no such"),
-        ("/workflows/x", "no such workflow"),
-        ("/triggers/x", "no such trigger"),
-    ],
-)
-def test_an_address_that_is_wrong_is_answered_in_words(page: Page, path: str, says: str) -> None:
-    page.goto(path)
-    expect(page.locator(".problem")).to_contain_text(says)
+WRONG = {
+    "/history?state=nowhere": "status",
+    "/history?active_after=yesterday": "no time",
+    "/history?workflow=nothing": "no such workflow",
+    "/history/bulk?kind=burn": "what is to be done",
+    "/history/jobs/x": "no such job",
+    "/work-orders/x": "no such work order",
+    "/runs/x": "no such",
+    "/workflows/x": "no such workflow",
+    "/triggers/x": "no such trigger",
+}
+
+
+def test_an_address_that_is_wrong_is_answered_in_words(page: Page) -> None:
+    for path, says in WRONG.items():
+        page.goto(path)
+        expect(page.locator(".problem")).to_contain_text(says)
