@@ -300,6 +300,19 @@ def test_a_detached_job_waits_and_can_be_stopped(clinic: Clinic, here: Run) -> N
     assert here("work-orders", "jobs", "--stop").code == 2
 
 
+def test_every_change_is_written_down(clinic: Clinic, tmp_path: Path, here: Run) -> None:
+    order, _ = clinic.order("failed")
+    here("work-orders", "retry", order)
+    here("work-orders", "cancel", order)
+    here("work-orders", "retry", "--state", "cancelled", "--yes")
+    here("work-orders", "export", tmp_path / "orders.zip")
+    here("workflows", "run", "labs")
+    here("triggers", "disable", "results")
+    here("workflows", "delete", "labs", "--yes")
+    kept = [(row.action.partition(".")[2], row.outcome) for row in clinic.store.audit.list(limit=10)]
+    assert kept[::-1] == [(word, "done") for word in ("retry", "cancel", "retry", "export", "run", "disable", "delete")]
+
+
 def test_an_export_has_all_rows_and_no_formulas(clinic: Clinic, tmp_path: Path, here: Run) -> None:
     order, run = clinic.order("failed", body={"note": "=1+1"}, log="=cmd|' /C calc'!A0")
     clinic.order("success", of=clinic.visits)

@@ -115,6 +115,7 @@ def enable(
     """Let a trigger run, on every instance, within two seconds. Where the broker has forgotten the offsets of its
     group, it asks where to go on."""
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.opening import opened_for_writing
     from penstock.service.resuming import OffsetsGone
     from penstock.service.resuming import enable as enabled
@@ -124,10 +125,12 @@ def enable(
     with opened_for_writing(settings) as store:
         row = find_trigger(store, trigger)
         spec = trigger_spec(store, settings, row)
-        try:
-            done = enabled(store, spec, row, resume)
-        except OffsetsGone as error:
-            done = enabled(store, spec, row, _asked(terminal, error))
+        with by_command(store, "triggers.enable", f"trigger/{row.id}", {"resume": resume}) as change:
+            try:
+                done = enabled(store, spec, row, resume)
+            except OffsetsGone as error:
+                change.data["resume"] = _asked(terminal, error)
+                done = enabled(store, spec, row, change.data["resume"])
     _show_enabled(terminal, done)
     return None
 
@@ -157,12 +160,15 @@ def disable(terminal: Terminal, trigger: Trigger) -> Exit | None:
     """End a trigger on every instance; where it stands is kept by the broker for as long as it keeps offsets, and by
     the store."""
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.opening import opened_for_writing
     from penstock.service.triggers import disable as disabled
     from penstock.service.triggers import find_trigger
 
     with opened_for_writing(Settings.load()) as store:
-        row = disabled(store, [find_trigger(store, trigger)])[0]
+        found = find_trigger(store, trigger)
+        with by_command(store, "triggers.disable", f"trigger/{found.id}"):
+            row = disabled(store, [found])[0]
     if terminal.as_json:
         terminal.data({"id": row.id, "name": row.name, "enabled": row.enabled})
     else:

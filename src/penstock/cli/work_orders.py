@@ -100,6 +100,7 @@ def retry(
     detach: given.Detach = False,
 ) -> Exit | None:
     """Run work orders again, from the start or from a step: one, or all that match, oldest first."""
+    from penstock.service.audit import by_command
     from penstock.service.pipelines import person
     from penstock.service.work_order_filters import find_project
     from penstock.service.work_orders import retry_one
@@ -107,7 +108,9 @@ def retry(
     if _is_one(filters, ids) and ids and not dry_run:
         with _store() as store:
             owner = find_project(store, filters["project"])
-            order, run = retry_one(store, ids[0], by=person(), step=step, project_id=owner.id if owner else None)
+            with by_command(store, "work_orders.retry", f"work-order/{ids[0]}", {"step": step}) as change:
+                order, run = retry_one(store, ids[0], by=person(), step=step, project_id=owner.id if owner else None)
+                change.data["run"] = run
         result = {"matched": 1, "retried": 1, "skipped": 0, "runs": [run], "job": None}
         _tell(terminal, result, f"{order} runs again as {run}")
         return None
@@ -125,13 +128,16 @@ def cancel(
     detach: given.Detach = False,
 ) -> Exit | None:
     """Cancel the unfinished runs of a work order, or one run, or all that match and have not begun."""
+    from penstock.service.audit import by_command
     from penstock.service.work_order_filters import find_project
     from penstock.service.work_orders import cancel_one
 
     if _is_one(filters, ids) and ids and not dry_run:
         with _store() as store:
             owner = find_project(store, filters["project"])
-            order, runs = cancel_one(store, ids[0], owner.id if owner else None)
+            with by_command(store, "work_orders.cancel", f"work-order/{ids[0]}") as change:
+                order, runs = cancel_one(store, ids[0], owner.id if owner else None)
+                change.data["runs"] = runs
         result = {"matched": 1, "cancelled": 1, "skipped": 0, "runs": runs, "job": None}
         _tell(terminal, result, f"{order} is cancelled: {len(runs)} runs")
         return None
@@ -146,16 +152,21 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> Exit | None:
     """Write work orders with runs, steps, logs and dataclips to a zip; all of 30 days, where there is no filter."""
+    from penstock.service.audit import by_command
     from penstock.service.pipelines import person
     from penstock.service.work_order_export import export_work_orders
-    from penstock.service.work_order_filters import which_work_orders
+    from penstock.service.work_order_filters import filter_as_json, which_work_orders
 
     if file.exists() and not force:
         raise ConfigError(f"{file} exists", received=str(file), hint="give another name, or --force")
     with _store() as store:
         which = which_work_orders(store, given.asked(filters))
         total = store.history.count(which).number
-        with terminal.progress("exporting", total) as progress:
+        said = {"which": filter_as_json(which), "file": file.name}
+        with (
+            by_command(store, "work_orders.export", "work-orders", said),
+            terminal.progress("exporting", total) as progress,
+        ):
             counts = export_work_orders(store, which, file, by=person(), progress=progress)
     result = {"file": str(file)} | {name.partition(".")[0]: number for name, number in counts.items()}
     _tell(terminal, result, f"{_orders(counts['work_orders.csv'])} written to {file}")
@@ -168,6 +179,7 @@ def jobs(
     stop: Annotated[bool, typer.Option("--stop", help="End the job; what is done stays done.")] = False,
 ) -> Exit | None:
     """Show retries and cancellations of many work orders, and exports, the newest first, with their progress."""
+    from penstock.service.audit import by_command
     from penstock.service.bulk_jobs import list_jobs, stop_job
     from penstock.service.work_order_shapes import job_as_dict
 
@@ -175,7 +187,8 @@ def jobs(
         raise ConfigError("no job is named", hint="give the id that `penstock work-orders jobs` shows")
     with _store() as store:
         if stop and job_id is not None:
-            stop_job(store, job_id)
+            with by_command(store, "work_orders.stop", f"job/{job_id}"):
+                stop_job(store, job_id)
         found = [job_as_dict(job) for job in list_jobs(store, job_id)]
     if terminal.as_json:
         terminal.data(found)
@@ -197,9 +210,10 @@ def _in_bulk(
 ) -> Exit | None:
     import time
 
+    from penstock.service.audit import by_command
     from penstock.service.bulk_jobs import begin, check_step, follow, matching
     from penstock.service.pipelines import person
-    from penstock.service.work_order_filters import which_work_orders
+    from penstock.service.work_order_filters import filter_as_json, which_work_orders
     from penstock.service.work_order_shapes import job_as_dict
 
     if not asked.given and not every:
@@ -215,7 +229,10 @@ def _in_bulk(
             _tell(terminal, result, f"{_orders(total)} would be {done}")
             return None
         terminal.confirm(f"{question} {_orders(total)}?", yes=yes)
-        job = begin(store, kind, which, total=total, by=person(), step=step)
+        asked_for = {"which": filter_as_json(which), "step": step, "work_orders": total}
+        with by_command(store, f"work_orders.{kind}", "work-orders", asked_for) as change:
+            job = begin(store, kind, which, total=total, by=person(), step=step)
+            change.data["job"] = job.id
         if not detach:
             with terminal.progress(question.lower(), total) as progress:
                 job = follow(store, job.id, progress, time.sleep)

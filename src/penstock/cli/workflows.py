@@ -34,6 +34,7 @@ def apply(terminal: Terminal, paths: Paths) -> Exit | None:
     """Bring the workflows of files into the store; running instances follow within two seconds."""
     from penstock.config.problems import InvalidConfigError
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.opening import opened_for_writing
     from penstock.service.secrets import SecretBox
     from penstock.service.validation import load_checked
@@ -48,7 +49,11 @@ def apply(terminal: Terminal, paths: Paths) -> Exit | None:
         raise ConfigError("there is no workflow in it", received=[str(path) for path in paths], hint="kind: workflow")
     with opened_for_writing(settings) as store:
         box = SecretBox.of(store, settings)
-        done = [apply_workflow(store, box, spec) for spec in loaded.workflows]
+        done = []
+        for spec in loaded.workflows:
+            with by_command(store, "workflows.apply", f"workflow/{spec.full_name}", {"file": spec.origin}) as change:
+                done.append(apply_workflow(store, box, spec))
+                change.data["snapshot"] = done[-1].workflow.snapshot_id
     if terminal.as_json:
         terminal.data([each.as_dict() for each in done])
         return None
@@ -67,6 +72,7 @@ def delete(
 ) -> Exit | None:
     """Take a workflow and its triggers out of use, on every instance; its work orders stay."""
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.opening import opened_for_writing
     from penstock.service.workflows import delete_workflow, find_workflow, full_names
 
@@ -74,7 +80,8 @@ def delete(
         found = find_workflow(store, workflow)
         name = full_names(store)[found.id]
         terminal.confirm(f"delete {name}?", yes=yes)
-        delete_workflow(store, found.id)
+        with by_command(store, "workflows.delete", f"workflow/{found.id}", {"name": name}):
+            delete_workflow(store, found.id)
     if terminal.as_json:
         terminal.data({"id": found.id, "workflow": name, "deleted": True})
     else:
@@ -153,14 +160,19 @@ def run(
 ) -> Exit | None:
     """Make a work order by hand; an instance runs it at once."""
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.opening import opened_for_writing
     from penstock.service.workflow_views import run_workflow
+    from penstock.service.workflows import find_workflow
 
     if sum(given is not None for given in (body, file, dataclip)) > 1:
         raise ConfigError("give one input", allowed=["--input", "--input-file", "--dataclip"])
     written = _input(body, file)
     with opened_for_writing(Settings.load()) as store:
-        made = run_workflow(store, workflow, body=written, dataclip=dataclip, name=name, step=step)
+        found = find_workflow(store, workflow)
+        with by_command(store, "workflows.run", f"workflow/{found.id}", {"step": step, "name": name}) as change:
+            made = run_workflow(store, found.id, body=written, dataclip=dataclip, name=name, step=step)
+            change.data["work_order"] = made["work_order_id"]
     if terminal.as_json:
         terminal.data(made)
     else:

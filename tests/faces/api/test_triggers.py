@@ -15,6 +15,7 @@ from penstock.service.operations.trigger_lookup import compiled
 from penstock.service.outbound import Outbound
 from penstock.service.secrets import SecretBox
 from penstock.store import MirrorRow
+from tests.behaviour.store.letters import letter
 from tests.faces.api.conftest import Api
 from tests.faces.api.work import KAFKA, make_work
 
@@ -171,6 +172,18 @@ def test_triggers_of_others_are_not_there(api: Api) -> None:
         assert answer.status_code == 404, (method, path, answer.text)
     for named in (theirs.workflow, "water/pumps", "pumps"):
         assert api.ask("POST", "/triggers", "member", json=_new() | {"workflow": named}).status_code == 404
+
+
+def test_the_pipeline_of_a_trigger_belongs_to_its_project(api: Api) -> None:
+    name = api.ask("GET", f"/triggers/{api.work.trigger}", "member").json()["pipeline"]
+    api.desk.store.pipelines.put_state(name, "i-1", "running")
+    api.desk.store.dead_letters.record([letter(77, pipeline=name)])
+    api.desk.forget()
+    assert [item["name"] for item in api.ask("GET", "/pipelines", "member").json()["items"]] == [name]
+    assert len(api.ask("GET", f"/dead-letters?pipeline={name}", "member").json()["items"]) == 1
+    assert api.ask("POST", f"/pipelines/{name}/pause", "member").status_code == 200
+    assert api.ask("GET", f"/pipelines/{name}", "stranger").status_code == 404
+    assert api.ask("GET", f"/dead-letters?pipeline={name}", "stranger").status_code == 404
 
 
 @pytest.fixture(scope="module")

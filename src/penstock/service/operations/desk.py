@@ -26,6 +26,8 @@ from penstock.service.replay_jobs import ReplayJobs
 from penstock.service.specs import current_spec
 from penstock.service.status import pipeline_statuses
 from penstock.service.submitted import check_submitted
+from penstock.service.trigger_specs import PREFIX, pipeline_name
+from penstock.service.triggers import trigger_spec
 from penstock.store import ManagedRow, Store
 
 T = TypeVar("T")
@@ -45,6 +47,8 @@ class Snapshot:
     managed: dict[str, ManagedRow]
     views: dict[str, PipelineView]
     """Of the instance in this process."""
+    projects: dict[str, str]
+    """Ids of the projects that pipelines belong to: those of triggers, and those that are kept for one."""
 
     @property
     def names(self) -> list[str]:
@@ -97,6 +101,9 @@ class Desk:
             if found.spec is not None and "$ref" not in kept.text:
                 return found.spec
             raise ConfigError(f"{name} refers to secrets, which only its instance knows", received=name)
+        trigger = self.store.triggers.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
+        if trigger is not None and trigger.deleted_at is None:
+            return trigger_spec(self.store, self.settings, trigger)
         try:
             return current_spec(name, [], self.store)
         except ConfigError as error:
@@ -114,8 +121,7 @@ class Desk:
 
     def project_of(self, pipeline: str) -> str | None:
         """The project that a pipeline belongs to; those in files belong to none."""
-        kept = self.snapshot().managed.get(pipeline)
-        return kept.project_id if kept else None
+        return self.snapshot().projects.get(pipeline)
 
     def pipeline(self, actor: Actor, right: Right, name: str) -> str | None:
         """The pipeline's project, if the pipeline is there and the actor has the right.
@@ -138,9 +144,14 @@ class Desk:
         if self._letters is None or now >= self._letters[0] + _LETTERS_FRESH:
             self._letters = (now, self.store.dead_letters.counts_by_pipeline())
         statuses = {status.pipeline: status for status in pipeline_statuses(self.store, letters=self._letters[1])}
+        managed = {row.name: row for row in self.store.managed.all()}
+        owners = {row.id: row.project_id for row in self.store.workflows.list()}
+        triggers = [row for row in self.store.triggers.changes() if row.workflow_id in owners]
         return Snapshot(
             statuses=statuses,
             wanted={view.pipeline: view for view in list_pipelines(self.store, known=statuses)},
-            managed={row.name: row for row in self.store.managed.all()},
+            managed=managed,
+            projects={pipeline_name(row.id): owners[row.workflow_id] for row in triggers}
+            | {name: row.project_id for name, row in managed.items() if row.project_id is not None},
             views={view.name: view for view in instance.snapshot()} if instance else {},
         )

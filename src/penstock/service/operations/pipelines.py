@@ -160,8 +160,7 @@ def _command(
 def _items(desk: Desk, actor: Actor) -> Iterator[PipelineItem]:
     now = desk.snapshot()
     for name in now.names:
-        kept = now.managed.get(name)
-        if allows(actor, "pipelines.view", kept.project_id if kept else None):
+        if allows(actor, "pipelines.view", now.projects.get(name)):
             yield _item(now, name)
 
 
@@ -192,7 +191,7 @@ def _item(now: Snapshot, name: str) -> PipelineItem:
         p99_ms=view.p99_ms if view else None,
         instances=wanted.instances if wanted else [],
         managed=kept is not None,
-        project=kept.project_id if kept else None,
+        project=now.projects.get(name),
     )
 
 
