@@ -15,7 +15,7 @@ from bench.engine import drain, latency, many, replay, start, work
 from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
-from bench.tables import rows
+from bench.tables import gobblin, rows, stored
 from bench.triggers import claims, history, intake, runs
 
 BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
@@ -32,6 +32,8 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "datahub": compare.datahub,
     "readers": readers.readers,
     "tables": rows.tables,
+    "gobblin": gobblin.gobblin,
+    "stored": stored.stored,
     "runs": runs.runs,
     "claims": claims.claims,
     "intake": intake.intake,
