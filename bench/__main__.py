@@ -16,7 +16,7 @@ from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
 from bench.tables import gobblin, rows, stored
-from bench.triggers import claims, history, intake, runs
+from bench.triggers import claims, history, intake, resting, runs
 
 BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "start": start.start,
@@ -38,6 +38,7 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "claims": claims.claims,
     "intake": intake.intake,
     "history": history.history,
+    "resting": resting.resting,
 }
 """In the order in which they run; each gets a broker of its own."""
 
