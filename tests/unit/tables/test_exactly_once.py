@@ -119,4 +119,4 @@ class ExactlyOnce(RuleBasedStateMachine):
 
 
 TestExactlyOnce = ExactlyOnce.TestCase
-TestExactlyOnce.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestExactlyOnce.settings = settings(max_examples=25, stateful_step_count=25)
