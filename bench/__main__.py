@@ -15,8 +15,8 @@ from bench.engine import drain, latency, many, replay, start, work
 from bench.engine.rig import Rig
 from bench.machine import facts
 from bench.report import RESULTS, Result, show, write
-from bench.tables import rows
-from bench.triggers import claims, history, intake, runs
+from bench.tables import gobblin, rows, stored
+from bench.triggers import claims, history, intake, resting, runs
 
 BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "start": start.start,
@@ -32,10 +32,13 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "datahub": compare.datahub,
     "readers": readers.readers,
     "tables": rows.tables,
+    "gobblin": gobblin.gobblin,
+    "stored": stored.stored,
     "runs": runs.runs,
     "claims": claims.claims,
     "intake": intake.intake,
     "history": history.history,
+    "resting": resting.resting,
 }
 """In the order in which they run; each gets a broker of its own."""
 

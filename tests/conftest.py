@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.support.certs import make_certificates
@@ -28,6 +29,12 @@ _PIECE_OF_FIXTURE = {
     "apicurio_url": "registry",
 }
 _numbers = itertools.count(1)
+
+# How long an example takes says more of the machine than of the code.
+hypothesis.settings.register_profile(
+    "penstock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], print_blob=True
+)
+hypothesis.settings.load_profile("penstock")
 
 
 def pytest_configure(config: pytest.Config) -> None:

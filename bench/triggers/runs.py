@@ -22,7 +22,7 @@ from bench.report import Bar, Result
 MESSAGES: Final = 20_000
 PARTITIONS: Final = 4
 _PAUSE: Final = 2.0
-_STEP: Final = Path(__file__).with_name("trivial.py")
+STEP: Final = Path(__file__).with_name("trivial.py")
 _FINISHED: Final = "SELECT count(*) FROM penstock_runs WHERE finished_at IS NOT NULL"
 _LATENCY: Final = """
 SELECT r.finished_at / 1000.0 - (d.request::json ->> 'ts')::bigint FROM penstock_runs r
@@ -63,7 +63,7 @@ def _instance(rig: Rig, url: str, name: str) -> Iterator[tuple[PenstockProcess, 
         "project": "bench",
         "name": name,
         "triggers": [{"name": "kafka", **kafka}],
-        "steps": [{"name": "greet", "python": f"{_STEP}:greet"}],
+        "steps": [{"name": "greet", "python": f"{STEP}:greet"}],
     }
     (folder / "workflow.yaml").write_bytes(orjson.dumps(workflow, option=orjson.OPT_INDENT_2))
     env = {"PENSTOCK_HOME": str(rig.home), "PENSTOCK_STORE_URL": url}

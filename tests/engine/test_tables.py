@@ -10,8 +10,10 @@ import orjson
 import pytest
 import sqlalchemy as sa
 
+from penstock.core.errors import ConfigError
 from penstock.engine.replay import Replay
 from penstock.engine.replay_letters import LetterWork
+from penstock.service.offsets import Target, cluster_of, reset_offsets
 from tests.support.engine import Engine, pipeline
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
@@ -124,6 +126,30 @@ def test_offsets_that_go_back_change_nothing_and_a_topic_made_anew_begins_anew(
     flow = engine.run(document)
     until(lambda: query("SELECT count(*) FROM orders") == [(80,)], 60, lambda: f"the new topic: {flow.state}")
     assert [row[0] for row in query("SELECT id FROM orders ORDER BY id")] == list(range(80))
+    engine.stop(flow)
+
+
+def test_events_are_written_again_only_where_that_is_said(
+    engine: Engine, kafka: KafkaBroker, topic: Topics, url: str, query: Query
+) -> None:
+    orders = topic(partitions=1)
+    name = f"reapplied-{orders}"
+    document = pipeline(name, kafka.bootstrap, [orders], action=table(url))
+    kafka.produce(orders, map(orjson.dumps, [order(n) for n in range(20)]))
+    flow = engine.run(document)
+    until(lambda: kafka.lag(name, orders) == 0, 60, lambda: f"all is committed: {flow.state} {flow.reason}")
+    engine.stop(flow)
+
+    spec = engine.spec(document)
+    back = Target("offset", 15)
+    with pytest.raises(ConfigError, match="--reapply sets the cursor too"):
+        reset_offsets(None, cluster_of(spec), spec, back)
+    assert kafka.offsets(name) == {(orders, 0): 20}
+    reset_offsets(None, cluster_of(spec), spec, back, reapply=True)
+    flow = engine.run(document)
+    until(lambda: query("SELECT count(*) FROM orders") == [(25,)], 60, lambda: f"again: {flow.state} {flow.reason}")
+    until(lambda: kafka.lag(name, orders) == 0, 60, lambda: f"committed again: {flow.state} {flow.reason}")
+    assert query("SELECT id FROM orders GROUP BY id HAVING count(*) = 2 ORDER BY id") == [(n,) for n in range(15, 20)]
     engine.stop(flow)
 
 

@@ -13,6 +13,7 @@ import orjson
 from pydantic import Field
 
 from penstock.config.model import Model
+from penstock.core.cipher import Cipher
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.event import Event
@@ -79,6 +80,8 @@ class WorkOrderConfig(Model):
     """Unfinished runs of the trigger at which it waits."""
     alternate_storage: str | None = None
     """Folder for copies of messages that cannot be stored."""
+    storage_secret: str | None = None
+    """Key under which the copies are encrypted; absent: they are plain text."""
     max_dataclip_bytes: Size = MAX_BODY
     """A larger message is a dead letter."""
     batch: int = Field(default=5_000, ge=1, le=100_000)
@@ -120,7 +123,8 @@ class WorkOrder(SqlAction[Message | None]):
         self._backlog = Backlog(config.trigger, config.backlog)
         self._subject = config.trigger or pipeline
         folder = config.alternate_storage
-        self._files = Files(folder, config.workflow, self._subject) if folder else None
+        cipher = Cipher.of(config.storage_secret, "storage_secret") if config.storage_secret else None
+        self._files = Files(folder, config.workflow, self._subject, cipher) if folder else None
         self._aside: dict[Place, int] = {}
         """Messages below this offset have been copied."""
         self._again: set[int] = set()

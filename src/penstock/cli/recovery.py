@@ -35,13 +35,15 @@ def lightning_recovery(
             raise ConfigError(f"there is no {path}", received=str(path))
     settings = Settings.load()
     with opened_for_writing(settings) as store:
+        box = SecretBox.of(store, settings)
         report = recover(
             store,
             settings.store_url,
             paths,
             triggers=_mapping(renamed or []),
             dry_run=dry_run,
-            topic_ids=asked_topic_ids(SecretBox.of(store, settings)),
+            topic_ids=asked_topic_ids(box),
+            cipher=box.cipher,
         )
     if terminal.as_json:
         terminal.data(report.as_dict())

@@ -33,6 +33,8 @@ class TriggerDefaults:
     """Least time between two mails about failures of one trigger."""
     alternate_storage: Path | None = None
     """Where messages that could not be stored are copied to."""
+    encrypts_copies: bool = False
+    """Under the key of the secrets."""
     warnings: tuple[Problem, ...] = ()
 
     @classmethod
@@ -60,6 +62,7 @@ class _Reading:
             rate=self._rate("KAFKA_NUMBER_OF_MESSAGES_PER_SECOND"),
             embargo_seconds=_EMBARGO if embargo is None else float(embargo),
             alternate_storage=self._storage(),
+            encrypts_copies=self._truth("KAFKA_ALTERNATE_STORAGE_ENCRYPTED", default=False),
             warnings=tuple(self.warnings),
         )
         # Read so that a mistake in it is noticed; nothing is kept per message, so nothing has to be deleted.

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from penstock.act.work_order import WorkOrder
 from penstock.config.source import KafkaSourceConfig
+from penstock.core.cipher import Cipher
 from penstock.core.errors import PenstockError
 from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext
@@ -84,6 +85,7 @@ def recover(
     triggers: Mapping[str, str] | None = None,
     dry_run: bool = False,
     topic_ids: TopicIds = lambda _trigger, _topics: {},
+    cipher: Cipher | None = None,
     progress: Progress = lambda _: None,
 ) -> Report:
     """Take in the files below the paths, by trigger and in the order of the log. `triggers` says which trigger stands
@@ -92,7 +94,7 @@ def recover(
     kept: list[Kept] = []
     for path in files_in(paths):
         try:
-            kept.append(read(path))
+            kept.append(read(path, cipher))
         except MalformedFile as error:
             report.files.append(FileOutcome(path, "malformed", str(error)))
     renamed = triggers or {}

@@ -57,7 +57,7 @@ class SecretBox:
 
     def hidden(self, config: Any) -> Any:
         """A configuration as it may be stored."""
-        return hidden(config, self._needed)
+        return hidden(config, self.needed)
 
     def resolved(self, config: Any, folder: Path | None = None) -> Resolved:
         """A stored configuration as it can be used here."""
@@ -75,9 +75,10 @@ class SecretBox:
         """Keep a secret that configurations refer to as `{"$ref": NAME}`."""
         if not name.strip():
             raise ConfigError("a secret wants a name", received=name)
-        self._store.secrets.set(name, self._needed().encrypt(value.encode()))
+        self._store.secrets.set(name, self.needed().encrypt(value.encode()))
 
-    def _needed(self) -> Cipher:
+    def needed(self) -> Cipher:
+        """The same; a key is made where there is none."""
         if self._cipher is None:
             cipher = made_cipher(self._home, self._environ)
             mark = self._store.secrets.get(_MARK)

@@ -39,6 +39,7 @@ def compile_trigger(
     What may change without a new consumer is not in it: the workflow's steps, and the limits of the project.
     """
     kafka, own = box.resolved(trigger.kafka_configuration), trigger.options
+    secret = box.needed().text if defaults.alternate_storage and defaults.encrypts_copies else None
     action = {
         "url": store_url,
         "trigger": trigger.id,
@@ -46,6 +47,7 @@ def compile_trigger(
         "project": project.id,
         "names": {"project": project.name, "workflow": workflow.name, "trigger": trigger.name},
         "alternate_storage": str(defaults.alternate_storage) if defaults.alternate_storage else None,
+        "storage_secret": secret,
         **{key: own.get(key) for key in ("accept", "tombstones", "ordering", "limits", "backlog")},
     }
     data = {
@@ -59,7 +61,7 @@ def compile_trigger(
             "breaker": {"enabled": False},
         },
     }
-    return PipelineSpec.model_validate(data).with_secrets(kafka.secrets)
+    return PipelineSpec.model_validate(data).with_secrets(kafka.secrets | ({secret} if secret else set()))
 
 
 def with_store(spec: PipelineSpec, store_url: str) -> PipelineSpec:

@@ -17,13 +17,13 @@ from penstock.core.clock import parse_time
 from penstock.core.event import Event, json_bytes
 from penstock.core.expression import Cel, Expression
 from penstock.tables.errors import ColumnError
+from penstock.tables.quick import INTEGERS, Reader, quick_reader
 
 ColumnType = Literal["text", "integer", "bigint", "float", "decimal", "boolean", "timestamp", "date", "json", "bytes"]
 Metadata = Literal["topic", "partition", "offset", "timestamp", "key"]
 
 PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _MISSING: Final = object()
-_INTEGERS: Final = {"integer": (-(2**31), 2**31 - 1), "bigint": (-(2**63), 2**63 - 1)}
 
 
 class ColumnSpec(Model):
@@ -47,10 +47,16 @@ class ColumnSpec(Model):
         return self
 
     @property
-    def getter(self) -> Callable[[Event], Any]:
-        if self.cel is not None or not PATH.fullmatch(self.from_ or ""):
-            return Expression(self.cel or self.from_ or "")
-        return _path((self.from_ or "").removeprefix("event."))
+    def path(self) -> str | None:
+        """None: it is an expression."""
+        if self.from_ is None or not PATH.fullmatch(self.from_):
+            return None
+        return self.from_.removeprefix("event.")
+
+    @property
+    def getter(self) -> Reader:
+        path = self.path
+        return Expression(self.cel or self.from_ or "") if path is None else _path(path)
 
 
 _METADATA: Final[dict[str, tuple[Callable[[Event], Any], ColumnType]]] = {
@@ -65,15 +71,18 @@ _METADATA: Final[dict[str, tuple[Callable[[Event], Any], ColumnType]]] = {
 class Column:
     """One column of the rows."""
 
-    __slots__ = ("_default", "_get", "name", "type")
+    __slots__ = ("_default", "_get", "_path", "name", "type")
 
-    def __init__(self, name: str, get: Callable[[Event], Any], kind: ColumnType | None, default: Any = None) -> None:
+    def __init__(
+        self, name: str, get: Reader, kind: ColumnType | None, default: Any = None, path: str | None = None
+    ) -> None:
         self.name = name
         self.type = kind
         self._get = get
         self._default = default
+        self._path = path
 
-    def reader(self, convert: Callable[[Any], Any]) -> Callable[[Event], Any]:
+    def reader(self, convert: Callable[[Any], Any], kind: ColumnType | None) -> Reader:
         """The column's value of an event, as the database takes it."""
         get, default, name = self._get, self._default, self.name
 
@@ -88,16 +97,16 @@ class Column:
             except ColumnError as error:
                 raise ColumnError(f"column {name}: {error.message}", received=error.received) from None
 
-        return read
+        return read if self._path is None else quick_reader(self._path, kind, read)
 
 
 def columns_of(specs: Mapping[str, ColumnSpec], metadata: Mapping[Metadata, str]) -> list[Column]:
     """The columns, metadata last; `metadata` maps what it is to the column's name."""
-    made = [Column(name, spec.getter, spec.type, spec.default) for name, spec in specs.items()]
+    made = [Column(name, spec.getter, spec.type, spec.default, spec.path) for name, spec in specs.items()]
     return made + [Column(name, *_METADATA[what]) for what, name in metadata.items()]
 
 
-def _path(path: str) -> Callable[[Event], Any]:
+def _path(path: str) -> Reader:
     if "." not in path:
 
         def field(event: Event) -> Any:
@@ -165,7 +174,7 @@ def _text(value: Any) -> str:
 
 
 def _integer(kind: str) -> Callable[[Any], int]:
-    low, high = _INTEGERS[kind]
+    low, high = INTEGERS[kind]
 
     def convert(value: Any) -> int:
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())

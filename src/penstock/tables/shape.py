@@ -69,7 +69,12 @@ def shape_of(
 
 def readers_of(shape: Shape, columns: Sequence[Column], dialect: str) -> list[Callable[[Event], Any]]:
     """How each column's value is taken from an event."""
-    return [column.reader(conversion(shape.table.c[column.name], dialect, column.type)) for column in columns]
+    made: list[Callable[[Event], Any]] = []
+    for column in columns:
+        there = shape.table.c[column.name]
+        kind = column.type or kind_of(there)
+        made.append(column.reader(conversion(there, dialect, kind), kind))
+    return made
 
 
 def conversion(column: sa.Column[Any], dialect: str, kind: ColumnType | None = None) -> Callable[[Any], Any]:

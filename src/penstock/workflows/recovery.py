@@ -13,11 +13,13 @@ from typing import Any, Final
 
 import orjson
 
+from penstock.core.cipher import Cipher, WrongSecretKey
 from penstock.core.errors import ConfigError, PenstockError, Terminal
 from penstock.core.event import Headers, Record, RecordLike
 
 PROBE: Final = ".lightning_storage_check"
 RECOVERED: Final = ".recovered"
+_ENCRYPTED: Final = "encrypted"
 _CREATE_TIME: Final = 1
 _NAME_PARTS: Final = 4
 
@@ -75,8 +77,10 @@ def check_folder(base: str | Path | None) -> Path:
 class Files:
     """Writes the messages of one trigger."""
 
-    def __init__(self, base: str, workflow: str, trigger: str) -> None:
+    def __init__(self, base: str, workflow: str, trigger: str, cipher: Cipher | None = None) -> None:
+        """With a cipher the files are encrypted; their names say where a message was, and nothing of it."""
         self._base, self._workflow, self._trigger = Path(base).expanduser(), workflow, trigger
+        self._cipher = cipher
 
     def put(self, record: RecordLike, request: Mapping[str, Any], topic_id: str) -> Path:
         """One message; a file that is there is written anew."""
@@ -86,6 +90,8 @@ class Files:
             text = orjson.dumps({**_data(record.value()), "metadata": dict(request), "topic_id": topic_id})
         except TypeError as error:
             raise StorageError("serialisation", str(error)) from error
+        if self._cipher is not None:
+            text = orjson.dumps({_ENCRYPTED: self._cipher.hide(text.decode())})
         path = folder / name
         # Under another name first: a reader meets whole files only.
         unfinished = path.with_name(f".{name}.{os.getpid()}")
@@ -133,15 +139,19 @@ def files_in(bases: Sequence[Path]) -> Iterator[Path]:
             yield base
 
 
-def read(path: Path) -> Kept:
+def read(path: Path, cipher: Cipher | None = None) -> Kept:
     """The message of a file, Lightning's or ours; `MalformedFile` where it has none."""
     trigger, _, rest = path.name.partition("_")
     if not rest or len(path.stem.split("_")) < _NAME_PARTS:
         raise MalformedFile("its name is not TRIGGER_TOPIC_PARTITION_OFFSET.json", received=path.name)
     try:
         found = orjson.loads(path.read_bytes())
+        if isinstance(found, dict) and _ENCRYPTED in found:
+            found = orjson.loads(_revealed(found[_ENCRYPTED], cipher))
         record = _record(found["data"], found.get("data_encoding"), found["metadata"])
         return Kept(path, trigger, record, str(found.get("topic_id") or ""))
+    except WrongSecretKey as error:
+        raise MalformedFile(error.message, received=path.name) from None
     except OSError as error:
         raise MalformedFile(f"it cannot be read: {error.strerror}", received=path.name) from error
     except orjson.JSONDecodeError as error:
@@ -149,6 +159,12 @@ def read(path: Path) -> Kept:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         said = f"it is not {{data, metadata}} with the six keys: {type(error).__name__} {error}"
         raise MalformedFile(said, received=path.name) from None
+
+
+def _revealed(text: str, cipher: Cipher | None) -> str:
+    if cipher is None:
+        raise WrongSecretKey("it is encrypted, and there is no key: set PENSTOCK_SECRET_KEY, or put back secret.key")
+    return cipher.reveal(text)
 
 
 def _record(data: str | None, encoding: str | None, of: Mapping[str, Any]) -> Record:

@@ -148,7 +148,7 @@ def test_a_new_period_begins_at_nothing_and_the_old_one_is_forgotten(desk: Desk)
     act.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     soft=st.one_of(st.none(), st.integers(0, 12)),
     hard=st.one_of(st.none(), st.integers(0, 12)),

@@ -29,11 +29,18 @@ def test_everything_set_is_taken(tmp_path: Path) -> None:
             "KAFKA_NOTIFICATION_EMBARGO_SECONDS": "0",
             "KAFKA_ALTERNATE_STORAGE_ENABLED": "yes",
             "KAFKA_ALTERNATE_STORAGE_FILE_PATH": str(tmp_path),
+            "KAFKA_ALTERNATE_STORAGE_ENCRYPTED": "yes",
         }
     )
 
     assert found == TriggerDefaults(
-        enabled=False, consumers=2, processors=3, rate=0.05, embargo_seconds=0.0, alternate_storage=tmp_path
+        enabled=False,
+        consumers=2,
+        processors=3,
+        rate=0.05,
+        embargo_seconds=0.0,
+        alternate_storage=tmp_path,
+        encrypts_copies=True,
     )
 
 

@@ -437,7 +437,7 @@ def test_a_configuration_that_names_folders(tmp_path: Path) -> None:
     assert (said(loaded), [spec.name for spec in loaded.specs]) == ([], ["gobblin", "mce"])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.binary(max_size=200)
     | st.sampled_from(["kafka.topics", "kafka.consumer.topic", "job.type=kafka\n"]).map(str.encode)

@@ -28,7 +28,7 @@ from tests.unit.decode.records import Known
 
 Steps = Sequence[tuple[Wanted, Any]]
 _HEAD = b"\0\0\0\0\7"
-_RECORDS = settings(max_examples=100, deadline=None)
+_RECORDS = settings(max_examples=100)
 
 
 def _framed(schema: Any, value: Any) -> bytes:

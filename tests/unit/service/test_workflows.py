@@ -222,3 +222,15 @@ def test_a_secret_that_is_not_here_is_named(store: Store, box: SecretBox, spec: 
 
     with pytest.raises(ConfigError, match="LAB_PASSWORD is not set"):
         compiled(store, SecretBox(store, tmp_path, {}))
+
+
+def test_the_key_of_copies_is_a_secret_of_the_pipeline(
+    store: Store, box: SecretBox, spec: WorkflowSpec, tmp_path: Path
+) -> None:
+    apply_workflow(store, box, spec)
+    plain = compiled(store, box, alternate_storage=tmp_path)
+    assert "storage_secret" not in plain.action.config
+    made = compiled(store, box, alternate_storage=tmp_path, encrypts_copies=True)
+    key = made.action.config["storage_secret"]
+    assert key == box.needed().text
+    assert key in made.secrets

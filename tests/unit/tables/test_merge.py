@@ -174,7 +174,7 @@ LOADS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LOADS, st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 5000)), max_size=4), st.integers(1, 4))
 def test_the_outcome_does_not_depend_on_the_ranges(
     warehouse: Warehouse, loads: list[dict[str, Any]], ranges: list[tuple[int, int]], page: int

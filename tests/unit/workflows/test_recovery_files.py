@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.core.cipher import Cipher
 from penstock.core.errors import ConfigError
 from penstock.core.event import Record
 from penstock.workflows import recovery
@@ -46,6 +47,18 @@ def test_what_is_written_is_read_back(
     recovery.mark_recovered(path)
     assert path.with_name("t-1_a_b_0_7.json.recovered").exists()
     assert list(files_in([base])) == []
+
+
+def test_copies_that_are_encrypted_say_nothing_without_the_key(tmp_path: Path) -> None:
+    cipher, other = Cipher(b"k" * 32), Cipher(b"o" * 32)
+    record = Record("results", 0, 7, b"the key", b"the payload", [("h", b"the header")], 12, 1)
+    request = json.loads(MessageReader().request(record))
+    path = Files(str(tmp_path), "w-1", "t-1", cipher).put(record, request, "id-1")
+    assert b"the " not in path.read_bytes()
+    assert (read(path, cipher).record, read(path, cipher).topic_id) == (record, "id-1")
+    for wrong, said in ((None, "there is no key"), (other, "under another key")):
+        with pytest.raises(MalformedFile, match=said):
+            read(path, wrong)
 
 
 @pytest.mark.parametrize(
