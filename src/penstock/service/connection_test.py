@@ -11,6 +11,7 @@ import orjson
 from pydantic import Field
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError
 from penstock.core.event import RecordLike
 from penstock.core.secrets import Scrubber
@@ -39,6 +40,8 @@ _LARGEST: Final = 100_000
 _TOPICS: Final = 20
 """Topics of a preview; a pattern may match thousands."""
 _SECONDS: Final = 5.0
+_WHOLE: Final = 20.0
+"""Seconds after which no further topic is looked at."""
 
 
 class StepReport(View):
@@ -110,9 +113,11 @@ def preview_messages(
     topics = source.subscribed(list(cluster.topics())) if source.topic_pattern else list(source.subscription)
     config = spec.action.config
     reader = MessageReader(config.get("accept", "object"))
+    deadline = Deadline.after(_WHOLE)
     found = [
         _preview(record, reader, masking, skips=skips)
         for topic in topics[:_TOPICS]
+        if not deadline.expired
         for record in browse(source.connection, topic, limit=last, seconds=_SECONDS).records
     ]
     return sorted(found, key=lambda each: (each.timestamp or 0, each.offset), reverse=True)[:last]

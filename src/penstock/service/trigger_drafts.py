@@ -19,6 +19,7 @@ from penstock.service.refusals import Limits
 _AT: Final = "kafka_configuration"
 _LOG_IN: Final = ("username", "password")
 _FILES: Final = ("ssl_ca", "ssl_certificate", "ssl_key")
+_MOST: Final = {"hosts": 20, "topics": 1_000}
 _DESTINATION: Final = ("ssl", "sasl", "ssl_ca", "properties")
 """With the hosts: what decides where secrets are sent, and who can read them on the way."""
 
@@ -44,6 +45,7 @@ def checked_draft(
     errors += found.errors
     if not errors:
         errors += _sent_elsewhere(found.configuration, before, kept, limits)
+    errors += _too_many(found.configuration)
     if not errors and "private" not in limits.allowed:
         errors += _addresses(found.configuration, before, limits)
     if errors:
@@ -132,6 +134,14 @@ def _sent_elsewhere(
         looked_up = isinstance(secret, str) and is_reference(secret) and "env" in limits.allowed
         if not named and not looked_up:
             yield FieldError(place, message, hint=hint)
+
+
+def _too_many(configuration: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Each of them is looked up and tried one after the other."""
+    for name, most in _MOST.items():
+        number = len(configuration.get(name) or ())
+        if number > most:
+            yield FieldError(name, f"at most {most} are taken", number)
 
 
 def _addresses(configuration: Mapping[str, Any], stored: Mapping[str, Any], limits: Limits) -> Iterator[FieldError]:

@@ -93,6 +93,7 @@ def test_names_steps_and_groups_are_checked(api: Api) -> None:
         ({"hosts": [["10.0.0.7", "9092"]]}, "hosts"),
         ({"hosts": [["169.254.169.254", "80"]]}, "hosts"),
         ({"hosts": [["0x7f000001", "80"]]}, "hosts"),
+        ({"hosts": [["localhost", str(port)] for port in range(1, 30)]}, "hosts"),
         ({"unheard_of": 1}, "unheard_of"),
     ],
 )

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.service.access import system_actor
 from penstock.service.bulk_jobs import new_worker, work_on_next
+from penstock.service.operations import tokens
+from penstock.service.operations.tokens import NewToken
 from tests.faces.api.conftest import Api
 from tests.faces.api.work import add_order, make_work
 
@@ -201,3 +204,13 @@ def test_members_see_and_change_their_projects_work_only(api: Api) -> None:
         seen = "stranger" if role == "member" else "member"
         assert api.ask("GET", f"/work-orders/jobs/{job['id']}", seen).status_code == 404
         assert api.ask("POST", f"/work-orders/jobs/{job['id']}/stop", seen).status_code == 404
+
+
+def test_roles_in_projects_are_kept_apart(api: Api) -> None:
+    system = system_actor("test")
+    looks = NewToken(name="looks", role="viewer", project=api.project)
+    api.tokens = api.tokens | {"looks": tokens.create_token(api.desk, system, looks).token}
+    choice = {"filter": {"state": ["failed"], "project": "health"}}
+    assert api.ask("POST", "/work-orders/retry", "looks", json=choice).status_code == 403
+    assert api.ask("POST", f"/work-orders/{api.work.work_order}/retry", "looks").status_code == 403
+    assert api.ask("GET", "/work-orders?project=health", "looks").status_code == 200

@@ -60,7 +60,7 @@ def make_work(store: Store, project: str, name: str = "labs") -> Work:
 
 def add_order(store: Store, work: Work, state: str = "failed", *, body: str = '{"patient": "p-88"}') -> str:
     """One more work order, with a run, a step and a log line; the work remembers the newest."""
-    at = time.time_ns() // 1_000
+    at = time.time_ns() // 1_000 - 60_000_000  # what is a moment old is searchable
     clip, order, run, step, line = ids_at(at, 5)
     row = store.workflows.by_id(work.workflow)
     assert row is not None

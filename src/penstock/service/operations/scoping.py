@@ -27,8 +27,9 @@ def chosen_project(desk: Desk, actor: Actor, right: Right, named: str | None) ->
     if named is None and len(mine) > 1:
         raise ConfigError("which project? Your role holds for some of them only", hint="give `project`")
     found = desk.store.projects.get(mine[0] if named is None else named)
-    if found is None or not allows(actor, right, found.id):
+    if found is None or actor.role_in(found.id) is None:
         raise NotFound("no such project", received=named, hint="GET /api/v1/projects lists them")
+    require(actor, right, found.id)
     return found
 
 

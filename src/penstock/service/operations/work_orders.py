@@ -8,7 +8,7 @@ from typing import Any, Final
 from penstock.core.errors import ConfigError
 from penstock.core.ids import is_id
 from penstock.service import bulk_jobs
-from penstock.service.access import Actor, NotFound, allows, require, require_somewhere
+from penstock.service.access import Actor, NotFound, Right, allows, require, require_somewhere
 from penstock.service.audit import audited
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.paging import Page, checked_limit, cursor, place_of
@@ -171,7 +171,7 @@ def export(desk: Desk, actor: Actor, query: WorkOrderQuery, path: Path) -> dict[
     return counts
 
 
-def order_of(desk: Desk, actor: Actor, identifier: str, right: Any = "work_orders.view") -> rows.WorkOrderRow:
+def order_of(desk: Desk, actor: Actor, identifier: str, right: Right = "work_orders.view") -> rows.WorkOrderRow:
     """The work order of an id, or of a run's, if the actor has the right to it."""
     require_somewhere(actor, right)
     missing = NotFound(not_found(identifier).message, received=identifier, hint="GET /api/v1/work-orders lists them")
