@@ -102,7 +102,7 @@ def test_changes_come_as_server_sent_events(api: Api) -> None:
     answer = api.ask("GET", "/events?seconds=0.2", "viewer")
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
-    assert events == ["pipelines", "jobs", "end"]
+    assert events == ["pipelines", "jobs", "work_order_jobs", "end"]
     assert '"name":"orders"' in answer.text
 
 
