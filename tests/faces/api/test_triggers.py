@@ -18,6 +18,7 @@ from penstock.store import MirrorRow
 from tests.behaviour.store.letters import letter
 from tests.faces.api.conftest import Api
 from tests.faces.api.work import KAFKA, make_work
+from tests.support.kafka import KafkaBroker
 
 MASK = "********"
 _LOG_IN = {"sasl": "plain", "username": "ada", "password": "sesame-5511"}
@@ -223,6 +224,34 @@ def test_each_step_of_a_connection_is_told_apart(at_home: Api, cluster: Embedded
     assert {step["step"] for step in failed} == {"tcp"}
     unknown = at_home.ask("POST", "/triggers/test", json=_new(hosts=[["no.such.host.invalid", "1"]]))
     assert (unknown.status_code, unknown.json()["problems"][0]["path"]) == (422, "kafka_configuration.hosts")
+
+
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_wrong_password_is_told_and_a_corrected_one_logs_in(
+    at_home: Api, secure_kafka: KafkaBroker, listener: str
+) -> None:
+    topic = secure_kafka.create_topic(f"labs-{listener.lower()}")
+    place = secure_kafka.bootstrap_for(listener).split(":")
+    log_in = {"sasl": "scram_sha_512", "username": "app", "password": "wrong-one"}
+    secured: dict[str, Any] = {"ssl": listener.endswith("SSL")}
+    assert secure_kafka.security is not None
+    if secured["ssl"]:
+        secured["ssl_ca"] = secure_kafka.security.certificates.ca_file.read_text()
+    made = at_home.ask("POST", "/triggers", json=_new(hosts=[place], topics=[topic], **log_in, **secured)).json()
+    path = f"/triggers/{made['id']}"
+    wrong = at_home.ask("POST", f"{path}/test", "operator").json()
+    steps = {step["step"]: step for step in wrong["steps"]}
+    assert (wrong["ok"], steps["tcp"]["ok"], steps["sasl"]["ok"]) == (False, True, False)
+    assert (steps["tls"]["ok"], steps["metadata"]["ok"]) == (True if secured["ssl"] else None, None)
+    assert "wrong-one" not in str(wrong)
+    change = {"kafka_configuration": made["kafka_configuration"] | {"password": "s3cret-app"}}
+    del change["kafka_configuration"]["group_id"]
+    right = at_home.ask("POST", f"{path}/test", "operator", json=change).json()
+    assert right["ok"], right
+    assert {step["step"]: step["ok"] for step in right["steps"]}["sasl"]
+    saved = at_home.ask("PUT", path, "operator", json=change, headers={"If-Match": "*"})
+    assert saved.status_code == 200
+    assert at_home.ask("POST", f"{path}/test", "operator").json()["ok"]
 
 
 def test_nothing_is_connected_to_that_callers_may_not_name(api: Api, cluster: EmbeddedCluster) -> None:
