@@ -3,6 +3,7 @@ are looked at again now and then."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,9 @@ from penstock.config.remote import is_url
 from penstock.config.spec import PipelineSpec
 
 log = structlog.get_logger("penstock.reload")
+
+# It tells of every change; in the log of an instance that lies in a folder that is watched, that is a change again.
+logging.getLogger("watchfiles").setLevel(logging.WARNING)
 
 _QUIET_MS = 200
 """A change is looked at when nothing more has changed for so long: an editor or a checkout writes several times."""

@@ -83,6 +83,18 @@ async def history(visit: Visit) -> None:
                 _List(visit, asked, page)
             else:
                 _nothing(asked)
+                _appearing(visit, asked)
+
+
+def _appearing(visit: Visit, asked: Chosen) -> None:
+    """The first one that comes is shown by itself."""
+
+    async def look() -> None:
+        if (await _page(visit, asked)).items:
+            ui.navigate.reload()
+
+    if "search" not in asked.words:
+        refreshing(look)
 
 
 async def _page(visit: Visit, asked: Chosen) -> Page[WorkOrderItem]:
