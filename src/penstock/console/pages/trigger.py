@@ -174,7 +174,7 @@ async def _edit(visit: Visit, head: _Head) -> None:
             done = await editor.given(lambda change: visit.ask(operations.replace, known.id, change, known.revision))
             if done is not None:
                 visit.data.forget()
-                ui.navigate.to(trigger_url(done.id))
+                ui.navigate.to(url(trigger_url(done.id), saved=done.revision))
 
         editor.buttons("Save", save)
 
@@ -204,6 +204,8 @@ class _Head:
                 self._switch = button("Enable", self._turn, "main-act")
                 button("Delete…", self._ask_delete, "danger")
             acts.visible = visit.may("triggers.edit")
+        if visit.asked("saved") == str(known.revision):
+            note("Saved; instances take it up within two seconds.")
         self._why = note("", "warn")
         for warning in known.warnings:
             note(warning, "warn")
