@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "registry: needs a real schema registry (Apicurio)")
 
 
-_LONGEST_FIRST = ("engine", "promises", "faces", "compat", "behaviour", "docs", "unit")
+_LONGEST_FIRST = ("engine", "promises", "faces", "compat", "behaviour", "deploy", "docs", "unit")
 """Folders: two processes share the run, and short files at its end let both finish together."""
 
 

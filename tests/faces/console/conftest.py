@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 
 from tests.support.browser import chromium
 
 ROOT = Path(__file__).resolve().parents[3]
+
+_PATIENCE_MS = 60_000
+"""How long a page may take: on a busy machine that is long, and a page that is right is not kept waiting."""
+expect.set_options(timeout=_PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +56,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def context(browser: Browser, console: str) -> Iterator[BrowserContext]:
     made = browser.new_context(base_url=console, viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
-    made.set_default_timeout(15_000)
+    made.set_default_timeout(_PATIENCE_MS)
     yield made
     made.close()
 
