@@ -35,6 +35,8 @@ class HttpSettings(Model):
     names: list[str] = Field(default_factory=list)
     """Names by which browsers reach the server; requests for another name are refused. Absent: with `auth` on any name,
     otherwise those of this machine."""
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/[^\s]*)?$")
+    """Address of the console as people reach it, for links in notices; absent: that of host and port."""
     session: Duration = Field(default=43_200.0, gt=0)
     """How long a log-in lasts."""
     attempts: int = Field(default=10, ge=1)
@@ -69,6 +71,14 @@ class HttpSettings(Model):
             missing = "tls_key" if self.tls_key is None else "tls_certificate"
             raise ProblemAt([missing], "required: a certificate and its key go together")
         return self
+
+    @property
+    def address(self) -> str:
+        """Where people find the console, without a slash at its end."""
+        if self.public_url is not None:
+            return self.public_url.rstrip("/")
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls_certificate else 'http'}://{host}:{self.port}"
 
     @property
     def port_was_set(self) -> bool:

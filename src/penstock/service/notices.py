@@ -88,6 +88,7 @@ class Notices:
         self._secrets = SecretBox.of(store, settings)
         self._mailer = Mailer(settings.smtp.url) if settings.smtp.url else None
         self._embargo, self._kept = embargo_seconds, kept
+        self._console = settings.http.address
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
 
@@ -164,7 +165,8 @@ class Notices:
         return (
             f"At {_time(gathered['until'])} messages for the workflow {notice.workflow_name} of the project "
             f"{notice.project_name} could not be stored: {count:,} since {_time(gathered['since'])}.\n\n"
-            f"Trigger: {notice.trigger_name} ({notice.trigger})\nWorkflow: {notice.workflow}\n"
+            f"Trigger: {notice.trigger_name} ({notice.trigger})\n"
+            f"Workflow: {notice.workflow_name}, {self._console}/workflows/{notice.workflow}\n"
             + "\n".join(named)
             + f"{more}\n\nNothing is lost: they are {kept}. `penstock dead-letters list --pipeline "
             f"trigger-{notice.trigger}` shows them, and `penstock dead-letters replay` takes them in.\n"

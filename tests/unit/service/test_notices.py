@@ -58,6 +58,7 @@ class Scene:
     def __init__(self, folder: Path, smtp: str) -> None:
         self.desk = Desk(f"sqlite:///{folder / 'store.db'}")
         environ = {"PENSTOCK_HOME": str(folder), "PENSTOCK_STORE_URL": self.desk.url, "PENSTOCK_SMTP_URL": smtp}
+        environ["PENSTOCK_HTTP_PUBLIC_URL"] = "https://penstock.example.org/"
         self.settings = Settings.load(environ, cwd=folder)
         self.store = Store.open(self.desk.url)
         for email, role, whole in (
@@ -98,6 +99,7 @@ def test_admins_get_one_mail_and_after_the_embargo_a_digest(scene: Scene, mails:
     assert "To: admin@example.org, owner@example.org, super@example.org" in mail
     assert "At 2023-11-14T22:13:20Z" in mail
     assert "lab/0@1" in mail
+    assert f"https://penstock.example.org/workflows/{scene.desk.workflow}" in mail.replace("=\n", "")
     assert "Nothing is lost" in mail
     assert "Kafka Pipeline Error:" in mail
 
