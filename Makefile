@@ -6,6 +6,8 @@ PYTHON ?= python3
 UV := .cache/uv/bin/uv
 BIN := .venv/bin
 export PYTHONPATH :=
+# Where this is set, as in many containers, every process compiles all that it imports: starts take twice as long.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup setup-dev setup-datahub demo kafka-cluster test test-faults soak check fmt lock lock-check types docs screenshots bench clean
 
@@ -24,8 +26,9 @@ define install
 	@test -x $(2)/bin/python || $(UV) venv --quiet --python $(PYTHON) $(2)
 	@echo "installing $(1) into $(2)"
 	@sed -n '/^pyspark==/,/^[^ ].*==/p' $(1) | sed '$$d' | $(UV) pip install --python $(2) --quiet --offline --no-deps --require-hashes -r - 2>/dev/null || true
-	@$(UV) pip install --python $(2) --quiet --offline --require-hashes -r $(1) 2>/dev/null || $(UV) pip install --python $(2) --quiet --require-hashes -r $(1)
+	@$(UV) pip install --python $(2) --quiet --compile-bytecode --offline --require-hashes -r $(1) 2>/dev/null || $(UV) pip install --python $(2) --quiet --compile-bytecode --require-hashes -r $(1)
 	@$(UV) pip install --python $(2) --quiet --offline --no-deps --no-build-isolation -e . 2>/dev/null || $(UV) pip install --python $(2) --quiet --no-deps -e .
+	@$(2)/bin/python -m compileall -q src
 endef
 
 .cache/stamps/run: $(UV) requirements/run.txt pyproject.toml
