@@ -12,6 +12,8 @@ trap 'rm -rf "$tools"' EXIT
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Penstock needs Python 3.11 or newer" >&2; exit 1; }
 "$python" -m venv "$tools/uv"
 "$tools/uv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$here/requirements/uv.txt"
+# Compiled here: whoever runs it may not write into the folder, and would compile everything at every start.
+unset PYTHONDONTWRITEBYTECODE
 "$tools/uv/bin/uv" venv --quiet --python "$python" "$target"
-"$tools/uv/bin/uv" pip install --quiet --python "$target" --require-hashes -r "$here/requirements/run.txt"
-"$tools/uv/bin/uv" pip install --quiet --python "$target" --no-deps "$here"
+"$tools/uv/bin/uv" pip install --quiet --compile-bytecode --python "$target" --require-hashes -r "$here/requirements/run.txt"
+"$tools/uv/bin/uv" pip install --quiet --compile-bytecode --python "$target" --no-deps "$here"
