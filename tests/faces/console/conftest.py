@@ -20,8 +20,9 @@ _PATIENCE_MS = 60_000
 expect.set_options(timeout=_PATIENCE_MS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Closed behind each file: while it is open this thread has a running event loop, which other tests must not."""
     with chromium() as opened:
         yield opened
 
