@@ -83,6 +83,13 @@ class Prepared(NamedTuple):
     rows: list[dict[str, Any]]
 
 
+class _Plan(NamedTuple):
+    """How rows with the same names are written."""
+
+    bulk: Bulk
+    fits: list[tuple[str, Callable[[Any], Any]]]
+
+
 class Route:
     """One topic's way into its table."""
 
@@ -90,7 +97,7 @@ class Route:
         self.topic = topic
         self.processor = processor
         self._target = target
-        self._bulks: dict[tuple[str, ...], tuple[Bulk, list[Callable[[Any], Any]]]] = {}
+        self._plans: dict[tuple[str, ...], _Plan] = {}
         found = target.inspect(spec.table)
         if found is None and not isinstance(processor, Writer):
             hint = "`penstock db create-staging` makes the staging tables"
@@ -134,24 +141,26 @@ class Route:
 
     def write(self, connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
         """Rows with the same columns are written together, in their order."""
-        lots: dict[tuple[str, ...], list[Row]] = {}
+        lots: dict[tuple[str, ...], tuple[_Plan, list[Row]]] = {}
         for row in rows:
-            names = tuple(name for name in row if self._table is not None and name in self._table.c)
-            _, conversions = self._bulk(names)
-            values = (row[name] for name in names)
-            converted = (None if value is None else fit(value) for fit, value in zip(conversions, values, strict=True))
-            lots.setdefault(names, []).append(tuple(converted))
-        for names, lot in lots.items():
-            self._bulk(names)[0].write(connection, lot)
+            given = tuple(row)
+            plan = self._plans.get(given) or self._planned(given)
+            lot = lots.get(plan.bulk.shape.names)
+            if lot is None:
+                lot = lots[plan.bulk.shape.names] = (plan, [])
+            values = [None if (value := row[name]) is None else fit(value) for name, fit in plan.fits]
+            lot[1].append(tuple(values))
+        for plan, lot_rows in lots.values():
+            plan.bulk.write(connection, lot_rows)
 
-    def _bulk(self, names: tuple[str, ...]) -> tuple[Bulk, list[Callable[[Any], Any]]]:
-        made = self._bulks.get(names)
-        if made is None:
-            if self._table is None:
-                raise TargetError(f"topic {self.topic}: its processor returns rows, and there is no table for them")
-            shape = Shape(self._table, names, self._mode, tuple(key for key in self._identity if key in names))
-            conversions = [conversion(self._table.c[name], self._target.dialect) for name in names]
-            made = self._bulks[names] = (bulk_of(self._target, shape), conversions)
+    def _planned(self, given: tuple[str, ...]) -> _Plan:
+        """How rows with these names are written; what the table has no column for is left out."""
+        if self._table is None:
+            raise TargetError(f"topic {self.topic}: its processor returns rows, and there is no table for them")
+        names = tuple(name for name in given if name in self._table.c)
+        shape = Shape(self._table, names, self._mode, tuple(key for key in self._identity if key in names))
+        fits = [(name, conversion(self._table.c[name], self._target.dialect)) for name in names]
+        made = self._plans[given] = _Plan(bulk_of(self._target, shape), fits)
         return made
 
 

@@ -159,6 +159,8 @@ def _no(value: Any, wanted: str) -> ColumnError:
 
 
 def _text(value: Any) -> str:
+    if type(value) is str and "\0" not in value:
+        return value
     if isinstance(value, bytes):
         try:
             value = value.decode()
@@ -177,6 +179,8 @@ def _integer(kind: str) -> Callable[[Any], int]:
     low, high = INTEGERS[kind]
 
     def convert(value: Any) -> int:
+        if type(value) is int and low <= value <= high:
+            return value
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         if not whole and not (isinstance(value, (str, decimal.Decimal)) and re.fullmatch(r"[+-]?[0-9]+", str(value))):
             raise _no(value, "a whole number")
