@@ -96,10 +96,11 @@ class Route:
     def __init__(self, target: Target, topic: str, spec: TopicSpec, processor: Processor) -> None:
         self.topic = topic
         self.processor = processor
+        self.writer = processor if isinstance(processor, Writer) else None
         self._target = target
         self._plans: dict[tuple[str, ...], _Plan] = {}
         found = target.inspect(spec.table)
-        if found is None and not isinstance(processor, Writer):
+        if found is None and self.writer is None:
             hint = "`penstock db create-staging` makes the staging tables"
             raise TargetError(f"topic {topic}: there is no table {spec.table}", received=spec.table, hint=hint)
         self._table = found
@@ -133,7 +134,7 @@ class Route:
         rows = [made] if isinstance(made, Mapping) else list(made or ())
         origin = {name: read(event) for name, read in self._origin.items()} if rows else {}
         complete = [{**row, **origin} for row in rows]
-        for row in complete:
+        for row in complete if self._required else ():
             missing = [name for name in self._required if row.get(name) is None]
             if missing:
                 raise ColumnError(f"nothing for {', '.join(missing)}, which must not be null", received=missing)
@@ -196,7 +197,7 @@ class ProcessorAction(RowAction[Prepared]):
 
     def prepare(self, event: Event) -> Prepared:
         route = self._routes[event.record.topic()]
-        if isinstance(route.processor, Writer):
+        if route.writer is not None:
             return Prepared(route, event.value, [])
         return Prepared(route, None, route.rows(event))
 
@@ -204,8 +205,8 @@ class ProcessorAction(RowAction[Prepared]):
         self._clusters.refresh(connection)
         rows: dict[str, list[dict[str, Any]]] = {}
         for each in prepared:
-            if isinstance(each.route.processor, Writer):
-                each.route.processor.write(connection, each.record, each.route.topic)
+            if each.route.writer is not None:
+                each.route.writer.write(connection, each.record, each.route.topic)
             else:
                 rows.setdefault(each.route.topic, []).extend(each.rows)
         for topic, some in rows.items():

@@ -48,8 +48,8 @@ class Lane:
         # Batches are short-lived: scanning young objects each 700 allocations costs a tenth of the drain and frees
         # nothing.
         gc.set_threshold(50_000, 20, 50)
-        # Spark collects garbage after every task; without this it would look at every module's objects each time, for
-        # some 25 ms.
+        # On a cluster Spark collects garbage after every task; without this it would look at every module's objects
+        # each time, for some 25 ms.
         gc.collect()
         gc.freeze()
 
