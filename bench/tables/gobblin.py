@@ -43,7 +43,7 @@ def gobblin(rig: Rig, options: Namespace) -> list[Result]:
             rates.append(_rate(rig, url, job, number))
             problems += _wrong(url, produced)
     what = (
-        f"{EVENTS:,} events of each of {', '.join(TOPICS)} through their processors, with the merge after each chunk, "
+        f"{EVENTS:,} events of each of {', '.join(TOPICS)} through their processors, "
         f"into PostgreSQL with fsync and synchronous_commit on; median of {options.rounds}."
     )
     figures = {"rows_per_s": round(statistics.median(rates)), "rounds": [round(rate) for rate in rates]}
