@@ -138,8 +138,12 @@ def test_a_killed_worker_process_loses_nothing_and_the_instance_goes_on(
     finished(kafka, topic, feed)
     assert instance.stop() == 0
     done = Counter(coordinates(out))
-    # The journal says what the dead processes had done: at most the batch in hand is repeated, not the window.
-    assert sum(n - 1 for n in done.values()) <= 100
+    # The journal says what the dead processes had done: at most the batch in hand is repeated, once and in one piece.
+    # How large that is depends on the backlog, which a slow machine has more of.
+    assert max(done.values()) <= 2
+    for partition in kafka.end_offsets(topic):
+        repeated = sorted(o for (_, p, o), n in done.items() if p == partition and n == 2)
+        assert repeated == list(range(repeated[0], repeated[-1] + 1)) if repeated else True
     assert set(done) == {(topic, p, o) for p, end in kafka.end_offsets(topic).items() for o in range(end)}
 
 
