@@ -143,7 +143,7 @@ def test_a_killed_worker_process_loses_nothing_and_the_instance_goes_on(
     assert max(done.values()) <= 2
     for partition in kafka.end_offsets(topic):
         repeated = sorted(o for (_, p, o), n in done.items() if p == partition and n == 2)
-        assert repeated == list(range(repeated[0], repeated[-1] + 1)) if repeated else True
+        assert not repeated or repeated == list(range(repeated[0], repeated[-1] + 1))
     assert set(done) == {(topic, p, o) for p, end in kafka.end_offsets(topic).items() for o in range(end)}
 
 
