@@ -96,25 +96,25 @@ class Crew:
         self._most, self._make, self._notes, self._ended = most, make, notes, ended
         self._queue: queue.SimpleQueue[Flight] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._idle = 0
+        self._flights = 0
+        """Begun and not ended. Idle threads are not counted: one that has just taken a flight would count as idle."""
         self._threads = 0
 
     def begin(self, flight: Flight) -> None:
         with self._lock:
-            if self._idle <= self._queue.qsize() and self._threads < self._most:
+            self._flights += 1
+            if self._threads < min(self._flights, self._most):
                 self._threads += 1
                 threading.Thread(target=self._work, name=f"run-{self._threads}", daemon=True).start()
         self._queue.put(flight)
 
     def _work(self) -> None:
         while True:
-            with self._lock:
-                self._idle += 1
             flight = self._queue.get()
-            with self._lock:
-                self._idle -= 1
             if not flight.ended:
                 self._execute(flight)
+            with self._lock:
+                self._flights -= 1
             self._ended(flight)
 
     def _execute(self, flight: Flight) -> None:
