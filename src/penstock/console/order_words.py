@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from penstock.console import words
 from penstock.console.parts import TONES
-from penstock.console.tables import cell
+from penstock.console.tables import Column, cell
 from penstock.service.operations.work_order_models import RunDetail, RunItem, StepView, WorkOrderItem
 
 STATES: Final = (
@@ -25,6 +25,14 @@ ENDED: Final = frozenset(STATES) - {"pending", "running"}
 _NAMES: Final = {"pending": "Enqueued", "available": "Enqueued"}
 _EXITS: Final = {"success": "good", "cancel": "rest", None: "calm"}
 """How loud the end of a step is; every other end is bad."""
+STEPS: Final = (
+    Column("step", "Step", lead=True),
+    Column("exit", "Ended", "chip"),
+    Column("when", "Began"),
+    Column("took", "Duration", "number"),
+    Column("acts", "", "acts"),
+)
+RERUN: Final = "Rerun from here"
 
 
 def state_name(state: str) -> str:

@@ -61,7 +61,7 @@ class Flow(Ending):
         self._restarts = self.wanted.restarts
         self._defect: str | None = None
         """Why this instance cannot run the pipeline, whatever is wanted."""
-        self._finished = False
+        self.finished = False
         """True: its source has ended, and everything of it is settled."""
         self._stopping = False
         self._ended = threading.Event()
@@ -116,18 +116,13 @@ class Flow(Ending):
     @property
     def over(self) -> bool:
         """True: it has failed, or its source has ended; nothing more happens unless somebody says so."""
-        return self.state == "failed" or self._finished
-
-    @property
-    def finished(self) -> bool:
-        """True: its source has come to its end, and all of it is settled."""
-        return self._finished
+        return self.state == "failed" or self.finished
 
     @property
     def halted(self) -> bool:
         """True: nothing is read until somebody says so."""
         return (
-            self.state == "failed" or self._finished or self.wanted.paused or self.wanted.state in ("stopped", "failed")
+            self.state == "failed" or self.finished or self.wanted.paused or self.wanted.state in ("stopped", "failed")
         )
 
     @property
@@ -199,7 +194,7 @@ class Flow(Ending):
     @property
     def leaves(self) -> bool:
         """True: finish what is under way and leave the group."""
-        here = self._stopping or self._defect is not None or self._finished
+        here = self._stopping or self._defect is not None or self.finished
         return here or self.wanted.away or self.wanted.restarts != self._restarts
 
     def _stays_away(self) -> bool:
@@ -212,8 +207,8 @@ class Flow(Ending):
             self.warmth.become("cold")
         if wanted.restarts != self._restarts:
             self._restarts, self._defect, self._generation = wanted.restarts, None, self._generation + 1
-            self._finished = False
-        if wanted.away or self._defect is not None or self._finished:
+            self.finished = False
+        if wanted.away or self._defect is not None or self.finished:
             self.say(*(wanted.shown() if wanted.away else self._own_end))
             self.obeyed = wanted.revision
             self._read_mail(0.5)
@@ -308,7 +303,7 @@ class Flow(Ending):
         """What a unit's end means for the pipeline."""
         halt = outcome.halt
         if outcome.ended:
-            self._finished = True
+            self.finished = True
         if halt is None:
             if self._outage.failures:
                 self._outage.succeed()

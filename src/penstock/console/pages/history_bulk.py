@@ -7,9 +7,10 @@ from typing import Final
 from nicegui import ui
 
 from penstock.console import words
-from penstock.console.frame import Visit, pages, refreshing
+from penstock.console.frame import Visit, pages
+from penstock.console.job_page import OVER, Bar, JobHead, follow
 from penstock.console.order_filters import PATH, chosen
-from penstock.console.parts import TONES, box, button, card, chip, empty, facts, figure, link, problem, text, title
+from penstock.console.parts import box, button, card, empty, facts, figure, link, problem, text, title
 from penstock.console.tables import cell
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.visible import visible
@@ -23,7 +24,6 @@ _SAID: Final[dict[Kind, tuple[str, str]]] = {
     "cancel": ("Cancel", "cancelled; what has begun goes on"),
 }
 _DONE: Final = {"retry": "run again", "cancel": "cancelled", "export": "exported"}
-_OVER: Final = ("done", "stopped")
 _START: Final = ""
 
 
@@ -83,34 +83,16 @@ async def _steps(visit: Visit, workflow: str | None) -> dict[str, str]:
 async def bulk_job(visit: Visit) -> None:
     identifier = visit.path["job"]
     found = await visit.ask(operations.job, identifier)
-    shown = _Progress(visit, found)
-
-    async def look() -> None:
-        now = await visit.ask(operations.job, identifier)
-        shown.show(now)
-        if now.state in _OVER:
-            timer.deactivate()
-
-    timer = refreshing(look)
-    timer.interval = 0.5
+    follow(lambda: visit.ask(operations.job, identifier), _Progress(visit, found).show)
 
 
 class _Progress:
     """How far a job is."""
 
     def __init__(self, visit: Visit, job: WorkOrderJob) -> None:
-        with box("head"):
-            link("Jobs", "/jobs", "crumb")
-            text("/", "crumb", "span")
-            title(f"{job.kind.capitalize()} of work orders")
-            self._chip = chip("queued")
-            with box("grow"):
-                pass
-            self._stop = button("Stop", lambda: visit.tell("It ends.", operations.stop_job, job.id))
+        self._head = JobHead(visit, f"{job.kind.capitalize()} of work orders", operations.stop_job, job.id)
         self._note = text("It waits for an instance.", "note warn")
-        with box("bar") as self._bar, box("") as self._filled:
-            pass
-        self._bar.props('role=progressbar aria-label="Progress"')
+        self._bar = Bar()
         with box("figures"):
             self._done, _ = figure(_DONE[job.kind], "")
             self._skipped, _ = figure("skipped", "")
@@ -123,16 +105,14 @@ class _Progress:
         self.show(job)
 
     def show(self, job: WorkOrderJob) -> None:
-        over, reached = job.state in _OVER, job.done + job.skipped
+        over, reached = job.state in OVER, job.done + job.skipped
         self._done.text = words.number(job.done)
         self._skipped.text = words.number(job.skipped)
         self._left.text = words.number(max(0, job.total - reached))
-        self._filled.style(f"width: {100.0 if job.state == 'done' else 100 * reached / max(1, job.total):.1f}%")
+        self._bar.show(1 if job.state == "done" else reached, 1 if job.state == "done" else job.total)
         self._note.visible = job.state == "waiting"
-        self._stop.visible = not over and self._may
         many = f"{words.number(job.done)} of {words.number(job.total)} work orders"
         skipped = f"; {words.number(job.skipped)} were skipped" if job.skipped else ""
         self._end.text = visible(f"{many} are {_DONE[job.kind]}{skipped}.") if over else ""
         self._end.visible = over
-        self._chip.text = job.state
-        self._chip.classes(replace=f"chip {TONES.get(job.state, 'rest')}")
+        self._head.show(job.state, may_stop=self._may)

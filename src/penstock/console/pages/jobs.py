@@ -9,8 +9,9 @@ from nicegui import ui
 
 from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing
+from penstock.console.job_page import OVER, Bar, JobHead, follow
 from penstock.console.letter_filters import PATH, chosen
-from penstock.console.parts import TONES, box, button, card, chip, empty, facts, figure, link, problem, text, title
+from penstock.console.parts import TONES, box, button, card, empty, facts, figure, link, problem, text, title
 from penstock.console.tables import Column, cell, table
 from penstock.core.durations import parse_rate
 from penstock.core.errors import ConfigError
@@ -40,7 +41,6 @@ _ENDS: Final = (
     Column("parked", "Parked", "number"),
     Column("released", "Not reached", "number"),
 )
-_OVER: Final = ("done", "failed", "stopped")
 
 
 @pages.page("/jobs", "Jobs", "/jobs")
@@ -163,35 +163,17 @@ async def job(visit: Visit) -> None:
     name = visit.path["job"]
     found = await visit.ask(operations.job, name)
     ui.page_title(f"{found.id} · Penstock")
-    shown = _Progress(visit, found)
-
-    async def look() -> None:
-        now = await visit.ask(operations.job, name)
-        shown.show(now)
-        if now.state in _OVER:
-            timer.deactivate()
-
-    timer = refreshing(look)
-    timer.interval = 0.5
+    follow(lambda: visit.ask(operations.job, name), _Progress(visit, found).show)
 
 
 class _Progress:
     """How far a job is."""
 
     def __init__(self, visit: Visit, job: JobView) -> None:
-        with box("head"):
-            link("Jobs", "/jobs", "crumb")
-            text("/", "crumb", "span")
-            title(job.id)
-            self._chip = chip("queued")
-            with box("grow"):
-                pass
-            self._stop = button("Stop", lambda: visit.tell("It ends.", operations.stop_job, job.id))
+        self._head = JobHead(visit, job.id, operations.stop_job, job.id)
         self._problem = text("", "problem")
         self._note = text("", "note warn")
-        with box("bar") as self._bar, box("") as self._filled:
-            pass
-        self._bar.props('role=progressbar aria-label="Progress"')
+        self._bar = Bar()
         with box("figures"):
             self._done, _ = figure("of all done", "")
             self._left, _ = figure("left", "")
@@ -203,23 +185,21 @@ class _Progress:
         self.show(job)
 
     def show(self, job: JobView) -> None:
-        over = job.state in _OVER
+        over = job.state in OVER
         self._done.text = f"{words.number(job.done)} of {words.number(job.letters)}"
         self._left.text = words.number(max(0, job.letters - job.done))
-        self._filled.style(f"width: {100 * job.done / max(1, job.letters):.1f}%")
+        self._bar.show(job.done, job.letters)
         self._problem.text = visible(job.error or "")
         self._problem.visible = bool(job.error)
         self._note.text = visible(f"It waits: {job.note}") if job.note and not over else ""
         self._note.visible = bool(self._note.text)
-        self._stop.visible = not over
         self._end.text = _told(job)
         self._end.visible = bool(self._end.text)
         rows = [{"pipeline": cell(name)} | _figures(each) for name, each in job.pipelines.items()]
         self._parts.visible = bool(rows)
         if rows != self._ends.rows:
             self._ends.rows = rows
-        self._chip.text = job.state
-        self._chip.classes(replace=f"chip {TONES.get(job.state, 'rest')}")
+        self._head.show(job.state)
 
 
 def _figures(each: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +209,7 @@ def _figures(each: dict[str, Any]) -> dict[str, Any]:
 
 def _told(job: JobView) -> str:
     """How it ended, in a sentence."""
-    if job.state not in _OVER:
+    if job.state not in OVER:
         return ""
     if job.kind == "discard":
         return f"{words.number(job.done)} dead letters are discarded."

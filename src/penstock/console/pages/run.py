@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from nicegui import ui
 
@@ -11,6 +11,8 @@ from penstock.console.clip_view import show_clip
 from penstock.console.frame import Visit, pages, refreshing
 from penstock.console.order_filters import PATH
 from penstock.console.order_words import (
+    RERUN,
+    STEPS,
     exit_tone,
     order_url,
     run_row,
@@ -23,21 +25,14 @@ from penstock.console.order_words import (
 )
 from penstock.console.parts import asking, box, button, card, chip, facts, link, text, title
 from penstock.console.run_logs import Logs
-from penstock.console.tables import Column, table
+from penstock.console.tables import table
 from penstock.console.workflow_graph import draw, placed
 from penstock.core.errors import PenstockError
 from penstock.service.operations import work_orders, workflows
 from penstock.service.operations.runs import get_run
 from penstock.service.operations.work_order_models import RunPage, StepView
 
-_STEPS: Final = (
-    Column("step", "Step", lead=True),
-    Column("exit", "Ended", "chip"),
-    Column("when", "Began"),
-    Column("took", "Duration", "number"),
-    Column("acts", "", "acts"),
-)
-_INPUT, _OUTPUT, _AGAIN = "Input", "Output", "Rerun from here"
+_INPUT, _OUTPUT = "Input", "Output"
 
 
 @pages.page("/runs/{run}", "Run", PATH)
@@ -124,14 +119,12 @@ class _Shown:
         steps = {step.id: step for step in now.steps}
 
         async def act(label: str, step_id: str) -> None:
-            if label == _AGAIN:
+            if label == RERUN:
                 await self._again(steps[step_id].name)
             else:
                 self._open(label, steps[step_id])
 
-        table(
-            _STEPS, [_row(step, again=self._may and ended) for step in now.steps], key="id", label="Steps", on_act=act
-        )
+        table(STEPS, [_row(step, again=self._may and ended) for step in now.steps], key="id", label="Steps", on_act=act)
 
     def _open(self, label: str, step: StepView) -> None:
         identifier = step.input_dataclip_id if label == _INPUT else step.output_dataclip_id
@@ -154,7 +147,7 @@ class _Shown:
 
 def _row(step: StepView, *, again: bool) -> dict[str, Any]:
     acts = [_INPUT] * (step.input_dataclip_id is not None) + [_OUTPUT] * (step.output_dataclip_id is not None)
-    return step_row(step) | {"acts": acts + [_AGAIN] * again}
+    return step_row(step) | {"acts": acts + [RERUN] * again}
 
 
 def _facts(now: RunPage) -> None:

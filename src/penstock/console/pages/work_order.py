@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from nicegui import ui
 
 from penstock.console import words
@@ -12,6 +10,8 @@ from penstock.console.frame import Visit, pages, refreshing
 from penstock.console.order_filters import PATH
 from penstock.console.order_words import (
     ENDED,
+    RERUN,
+    STEPS,
     run_row,
     run_url,
     short_id,
@@ -21,18 +21,9 @@ from penstock.console.order_words import (
     workflow_url,
 )
 from penstock.console.parts import box, button, card, chip, facts, link, note, plain, text, title
-from penstock.console.tables import Column, table
+from penstock.console.tables import table
 from penstock.service.operations import work_orders as operations
 from penstock.service.operations.work_order_models import RunDetail, WorkOrderDetail
-
-_STEPS: Final = (
-    Column("step", "Step", lead=True),
-    Column("exit", "Ended", "chip"),
-    Column("when", "Began"),
-    Column("took", "Duration", "number"),
-    Column("acts", "", "acts"),
-)
-_AGAIN: Final = "Rerun from here"
 
 
 @pages.page("/work-orders/{order}", "Work order", PATH)
@@ -105,14 +96,14 @@ class _Shown:
                 if not run.steps:
                     text("No step of it has begun.", "muted")
                     return
-                again = [_AGAIN] if self._may and run.finished_at is not None else []
+                again = [RERUN] if self._may and run.finished_at is not None else []
                 rows = [step_row(step) | {"acts": again} for step in run.steps]
                 names = {step.id: step.name for step in run.steps}
 
                 async def act(_: str, step_id: str) -> None:
                     await self._retried(run.id, names[str(step_id)])
 
-                table(_STEPS, rows, key="id", label=f"Steps of run {number}", on_act=act)
+                table(STEPS, rows, key="id", label=f"Steps of run {number}", on_act=act)
 
     async def _again(self) -> None:
         await self._retried(self._id, None)
