@@ -53,6 +53,18 @@ def test_i06_the_broker_is_killed_and_comes_back(engine: Engine, broker: KafkaBr
     assert scene.verdict(Allowance.kill(WINDOW)).dead_letters == 0
 
 
+def test_i06_the_broker_comes_back_and_a_pipeline_without_events_waits_no_longer(
+    engine: Engine, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    with Scene(broker, tmp_path, "i06-quiet", partitions=2) as scene:
+        broker.kill()
+        flow = engine.run(scene.document, assigned=False)
+        waiting(flow, "")
+        broker.start()
+        until(lambda: flow.state == "idle" and not flow.reason, WAIT_S, lambda: f"{flow.state} {flow.reason}")
+        engine.stop(flow)
+
+
 def test_i06_the_target_is_away(engine: Engine, broker: KafkaBroker, tmp_path: Path) -> None:
     with Scene(broker, tmp_path, "i06-target", partitions=2) as scene:
         with fed(scene):

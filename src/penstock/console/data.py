@@ -21,7 +21,7 @@ log = structlog.get_logger("penstock.console")
 
 _FRESH: Final = 1.9
 """Seconds; a little less than between two looks of a page, so that all tabs together cost one question each time."""
-_LOOK_EVERY: Final = 5.0
+_LOOK_EVERY: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,12 +47,15 @@ class Books:
         self.times: dict[str, Times] = {}
         """How long an event took in each stage, by stage."""
         self.commits_refused = 0
+        self.entries = 0
+        """Outcomes that were added: what was read is still true while it stays the same."""
         self.latencies = Latencies()
         self._recent: deque[tuple[float, int]] = deque()
 
     def add(self, outcome: UnitOutcome) -> None:
         now = time.monotonic()
         with self._lock:
+            self.entries += 1
             self.counts.add(outcome.counts)
             self.steps += [StepCounts() for _ in outcome.steps[len(self.steps) :]]
             for step, more in zip(self.steps, outcome.steps, strict=False):

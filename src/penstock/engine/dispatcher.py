@@ -11,11 +11,13 @@ from penstock.engine.lanes import Lane, LaneSizes, Role, end_process
 from penstock.engine.placement import Placement
 from penstock.engine.spark import WindowLost, WindowRepeated
 from penstock.worker import journal
-from penstock.worker.protocol import UnitRequest, WindowOutcome, WindowRequest
+from penstock.worker.protocol import RESTING_AT_MOST, UnitRequest, WindowOutcome, WindowRequest
 
 _WATCH_EVERY = 1.0
 _KEEP_WARM = 45.0
 """Spark drops a worker that was idle for a minute; it costs half a second to get back."""
+_TIDY_UP = 8.0
+"""The same where the worker holds so many pipelines that it should let some go."""
 _STRAGGLERS = 0.15
 """How long a window waits for flows of the last one that are still committing: longer than a commit, shorter than
 anyone minds."""
@@ -24,6 +26,9 @@ _STRAGGLERS_MOST = 1.0
 _CROWD = 10
 """From so many units on a carpool window takes two seconds: the gap between windows grows with the number of commits.
 """
+_FRESH = 40
+"""Pipelines that a lane's process makes in one window at most: each has a consumer with some threads and connections,
+and hundreds at once hold each other up."""
 _SETTLING = 10.0
 """How long a process that shall end waits for the failures of a foreign source's events to be settled: those that it
 cannot acknowledge come again, and fail again."""
@@ -108,11 +113,11 @@ class Dispatcher(Placement):
                     units = list(self._plan(lane))
                     if units or lane.closings or lane.detached:
                         return self._window(lane, units, now)
-                    if now >= lane.used_at + _KEEP_WARM or not lane.warm.is_set() or lane.exercises:
+                    if now >= lane.used_at + _patience_of(lane) or not lane.warm.is_set() or lane.exercises:
                         lane.exercises = max(0, lane.exercises - 1)
                         self._metrics.spark_jobs.labels("keep-warm").inc()
                         return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local)
-                timeout = returned + patience - now if waiting else lane.used_at + _KEEP_WARM - now
+                timeout = returned + patience - now if waiting else lane.used_at + _patience_of(lane) - now
                 self._lock.wait(min(max(timeout, 0.001), self._soonest(lane, now)))
 
     def _settles(self, lane: Lane) -> bool:
@@ -134,11 +139,16 @@ class Dispatcher(Placement):
         if lane.role == "quarantine":
             yield from self._plan_alone(lane)
             return
+        fresh = 0
         for name in sorted(lane.flows):
             flow = self._flows.get(name)
             if flow is not None and lane.lane in flow.lanes and not self._stopping:
+                is_fresh = self._spark.is_local and not lane.knows(flow)
+                if is_fresh and fresh >= _FRESH:
+                    continue
                 unit = flow.plan(lane.lane, self.new_unit)
                 if unit is not None:
+                    fresh += is_fresh
                     yield lane.slimmed(unit) if self._spark.is_local else unit
 
     def _plan_alone(self, lane: Lane) -> Iterator[UnitRequest]:
@@ -267,3 +277,8 @@ class Dispatcher(Placement):
         for lane in self.lanes.values():
             if lane.is_alive():
                 lane.join(max(0.0, end - time.monotonic()))
+
+
+def _patience_of(lane: Lane) -> float:
+    """How long the lane may be without a window."""
+    return _TIDY_UP if lane.held > RESTING_AT_MOST else _KEEP_WARM

@@ -17,6 +17,7 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal
 from penstock.core.secrets import Scrubber
 from penstock.core.status import PartitionStatus, State
+from penstock.engine.backoff import Backoff
 from penstock.engine.books import Books
 from penstock.engine.control import Wanted
 from penstock.engine.ending import SHORT, Ending
@@ -54,6 +55,8 @@ class Flow(Ending):
         self.settling = Settling(blueprint, around.store)
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | Loss | None] = queue.SimpleQueue()
         self.units = Units(self, blueprint.client)
+        self._joining = Backoff()
+        """Of the group: joining it failed, or something broke while in it."""
         self.pulse = Pulse(around.session_timeout / 3)
         self.wanted = around.control.wanted(spec.name)
         self.obeyed: int | None = None
@@ -91,6 +94,7 @@ class Flow(Ending):
         self.around.dispatcher.add(self)
         self._restarts = self.wanted.restarts
         self.started = True
+        self.around.season.enter(self.warmth)
         self._thread.start()
 
     def stop(self) -> None:
@@ -165,6 +169,7 @@ class Flow(Ending):
         finally:
             self.around.doorbell.leave(self.name)
             self.around.dispatcher.remove(self)
+            self.around.season.leave(self.warmth)
             self.settling.close()
             if self.state != "failed":
                 self.say("stopped")
@@ -185,7 +190,7 @@ class Flow(Ending):
 
     def _wait_out(self, reason: str) -> None:
         self.say("waiting", reason)
-        end = time.monotonic() + self.units.trouble.fail()
+        end = time.monotonic() + self._joining.fail()
         while time.monotonic() < end and not self.leaves:
             self._read_mail(0.2)
 
@@ -206,7 +211,7 @@ class Flow(Ending):
             self.lanes = ()
             self.warmth.become("cold")
         if wanted.restarts != self._restarts:
-            self._restarts, self._defect, self._generation = wanted.restarts, None, self._generation + 1
+            self._restarts, self._defect, self.generation = wanted.restarts, None, self.generation + 1
             self.finished = False
         if wanted.away or self._defect is not None or self.finished:
             self.say(*(wanted.shown() if wanted.away else self._own_end))
@@ -241,9 +246,7 @@ class Flow(Ending):
     def _tick(self) -> None:
         self.pulse.beat()
         if self.warmth.is_cold and not self.units.under and not self.units.uncommitted:
-            # A member that has not got its partitions yet looks more often: it is what a start waits for.
-            self.membership.poll(1.0 if self.membership.settled else 0.1)
-            self._read_mail(0.0)
+            self._rest()
         else:
             self._read_mail(SHORT)
             self.membership.poll(0.0)
@@ -253,9 +256,21 @@ class Flow(Ending):
             self._ask_the_group()
         if self.membership.resolve():
             self._arrived()
+        if self._joining.failures and self.membership.well:
+            self._joining.succeed()
         if not self._pauses():
             self._show_membership()
         self._cool_down()
+
+    def _rest(self) -> None:
+        """Nothing is under way. A member that has its partitions waits for mail: in `poll` the client wakes up five
+        times a second, and hundreds rest. One that has none looks more often: it is what a start waits for."""
+        if self.membership.settled and self.membership.owned:
+            self._read_mail(self.around.season.rest)
+            self.membership.poll(0.0)
+        else:
+            self.membership.poll(1.0 if self.membership.settled else 0.1)
+            self._read_mail(0.0)
 
     def _ask_the_group(self) -> None:
         """The process stood still: whether its partitions are still its own, a commit tells."""
@@ -328,7 +343,7 @@ class Flow(Ending):
                     # While it is known what is settled: the old source is told before the new one is made.
                     self.around.dispatcher.renew(self)
                     self.membership.begin_anew()
-                self._generation += 1
+                self.generation += 1
             self.say("waiting", halt.reason)
 
     def _take_loss(self, loss: Loss) -> None:
@@ -376,7 +391,7 @@ class Flow(Ending):
         trouble = self.membership.trouble()
         if trouble:
             self.say("waiting", trouble)
-        elif not self._outage.failures and not self.units.trouble.failures:
+        elif not (self._outage.failures or self.units.trouble.failures or self._joining.failures):
             self.say(
                 "idle" if self.warmth.is_cold or not self.membership.owned else "running",
                 self.membership.remark(),

@@ -31,6 +31,7 @@ from penstock.engine.runs import Runs
 from penstock.engine.spark import Spark
 from penstock.engine.surround import Surround
 from penstock.engine.taps import Taps
+from penstock.engine.warmth import Season
 from penstock.engine.watching import ClusterWatch
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
@@ -38,8 +39,6 @@ from penstock.store import StateRow, Store
 from penstock.worker.protocol import Partition
 
 log = structlog.get_logger("penstock.instance")
-
-_COLD_AFTER = 60.0
 
 
 class Instance:
@@ -66,6 +65,7 @@ class Instance:
         self.stopped_cleanly = True
         """False: a pipeline was still at work when the time for its stop was over."""
         self.taps = Taps()
+        self._season = Season()
         self._clusters: dict[object, ClusterView] = {}
         self._doorbells: dict[object, Doorbell] = {}
         self._started = False
@@ -137,7 +137,7 @@ class Instance:
             metrics=self.metrics,
             taps=self.taps,
             session_timeout=self.settings.engine.session_timeout,
-            cold_after=_COLD_AFTER,
+            season=self._season,
         )
         blueprint = blueprint_of(spec, client)
         if spec.source.is_foreign:

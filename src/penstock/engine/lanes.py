@@ -19,6 +19,7 @@ from penstock.worker.protocol import UnitRequest, WindowOutcome
 
 if TYPE_CHECKING:
     from penstock.engine.placement import Placement
+    from penstock.engine.planning import Planned
 
 log = structlog.get_logger("penstock.lane")
 
@@ -70,6 +71,8 @@ class Lane(threading.Thread):
         """Flows of the last window that have not committed yet; the next window waits for them a little."""
         self.known: set[tuple[str, int]] = set()
         """Pipelines and generations whose blueprint the lane's process has."""
+        self.held = 0
+        """Pipelines that the lane's process holds, as far as known."""
         self.exercises = 0
         """Empty windows to run for practice."""
         self.carried = 0
@@ -112,6 +115,10 @@ class Lane(threading.Thread):
                 )
                 self._dispatcher.window_done(self, request, outcome)
 
+    def knows(self, flow: Planned) -> bool:
+        """Whether the lane's process has made this pipeline."""
+        return (flow.name, flow.generation) in self.known
+
     def slimmed(self, unit: UnitRequest) -> UnitRequest:
         """The unit without its blueprint where the lane's process has it already."""
         key = (unit.pipeline, unit.generation)
@@ -126,6 +133,7 @@ class Lane(threading.Thread):
 
     def took(self, outcome: WindowOutcome) -> None:
         self.tainted = outcome.tainted
+        self.held = outcome.held
         if outcome.pid != self.pid:
             # Spark replaced an idle process; what it knew is gone.
             self.known.clear()

@@ -89,6 +89,8 @@ class Membership(Listener):
         self._retry = Backoff(first=0.5, most=10.0)
         self._trouble: str | None = None
         self._looked_at = 0.0
+        self._looked = False
+        """True: since it joined, the cluster was asked why there are no partitions, and nothing is wrong."""
 
     # -- life in the group -----------------------------------------------------------------
 
@@ -103,7 +105,7 @@ class Membership(Listener):
             client_id=f"{CLIENT_ID}{self._around.instance}",
         )
         self._member.join(self.spec.source.config.subscription)
-        self._looked_at = time.monotonic()
+        self._looked_at, self._looked = time.monotonic(), False
 
     def poll(self, timeout: float) -> None:
         if self._member is not None:
@@ -310,6 +312,11 @@ class Membership(Listener):
         """Records behind, as far as known. The flow's lock is held."""
         return sum(max(0, self.ends.get(tp, 0) - own.position) for tp, own in self.owned.items())
 
+    @property
+    def well(self) -> bool:
+        """True: what is assigned has its positions; nothing may be assigned, if nothing is wrong with the cluster."""
+        return not self._fresh and self._trouble is None and (bool(self.owned) or self._looked)
+
     def trouble(self) -> str | None:
         """Why the pipeline cannot work, if it cannot."""
         if self._blocked:
@@ -318,7 +325,7 @@ class Membership(Listener):
         unsure = not self.owned or (member is not None and member.last_error is not None)
         if unsure and time.monotonic() >= self._looked_at + _LOOK_EVERY:
             self._trouble = self._look()
-            self._looked_at = time.monotonic()
+            self._looked_at, self._looked = time.monotonic(), self._trouble is None
             if self._trouble is None and member is not None:
                 member.last_error = None
         elif not unsure and not self._fresh:

@@ -51,10 +51,10 @@ class Planned(ABC):
         self.farewells: set[str] = set()
         """Lanes in which the action is to be closed before the group is left."""
         self.express_seconds: float | None = None
-        self.warmth = Warmth(around.cold_after)
+        self.warmth = Warmth(around.season)
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
         # Unique over removals and additions: executors keep what they built by name and generation.
-        self._generation = time.time_ns()
+        self.generation = time.time_ns()
         self._outage = Backoff()
 
     @property
@@ -149,7 +149,7 @@ class Planned(ABC):
         return UnitRequest(
             unit,
             self.name,
-            self._generation,
+            self.generation,
             self._blueprint,
             [own.assignment() for own in ready],
             seconds,
@@ -171,7 +171,7 @@ class Planned(ABC):
 
     def closing_unit(self, unit: int) -> UnitRequest:
         last, seconds = self.membership.last_positions(), CLOSING if self.alone else 0.0
-        return UnitRequest(unit, self.name, self._generation, b"", last, seconds, 0, closing=True)
+        return UnitRequest(unit, self.name, self.generation, b"", last, seconds, 0, closing=True)
 
     # -- temperature -----------------------------------------------------------------------
 

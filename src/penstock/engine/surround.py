@@ -9,6 +9,7 @@ from penstock.engine.control import Control
 from penstock.engine.dispatcher import Dispatcher
 from penstock.engine.doorbell import Doorbell
 from penstock.engine.taps import Taps
+from penstock.engine.warmth import Season
 from penstock.kafka.admin import ClusterView
 from penstock.store import Store
 
@@ -26,4 +27,4 @@ class Surround:
     metrics: Metrics
     taps: Taps
     session_timeout: float
-    cold_after: float
+    season: Season

@@ -203,7 +203,12 @@ class Units:
         with flow.lock:
             waiting = [own for tp in self.uncommitted if (own := flow.membership.owned.get(tp))]
             self.uncommitted = {own.key for own in waiting}
-        if not waiting or self.trouble.waiting:
+        if self.trouble.waiting:
+            return
+        if not waiting:
+            if self.trouble.failures and not (self.unsettled or self._deaths):
+                # What it was about is gone, with the partitions that were taken away.
+                self.trouble.succeed()
             return
         began = time.monotonic()
         try:

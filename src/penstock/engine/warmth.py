@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import Literal
+from typing import Final, Literal
 
 from penstock.worker.protocol import UnitOutcome
 
@@ -19,12 +20,53 @@ _CALM_UNITS = 4
 """So many calm units in a row in each lane, before it comes home: moving costs a new consumer."""
 
 
+_FEW: Final = 32
+_LONGEST: Final = 60.0
+_SHORTEST: Final = 5.0
+_RESTS: Final = 1.0
+_RESTS_LONGEST: Final = 3.0
+_PIPELINES: Final = 100
+"""As long as there are no more, they rest a second at a time."""
+
+
+class Season:
+    """How long the pipelines of an instance stay warm without events: a minute while few are, less the more there are.
+    Each costs a look some times a second, and hundreds of them a core."""
+
+    def __init__(self) -> None:
+        self._awake: set[Warmth] = set()
+        self._all: set[Warmth] = set()
+        self._lock = threading.Lock()
+
+    def enter(self, warmth: Warmth) -> None:
+        with self._lock:
+            self._all.add(warmth)
+
+    def leave(self, warmth: Warmth) -> None:
+        with self._lock:
+            self._all.discard(warmth)
+            self._awake.discard(warmth)
+
+    def note(self, warmth: Warmth, *, awake: bool) -> None:
+        with self._lock:
+            (self._awake.add if awake else self._awake.discard)(warmth)
+
+    @property
+    def rest(self) -> float:
+        """Seconds between looks of a cold pipeline at its group; what is told to it wakes it at once."""
+        return min(_RESTS_LONGEST, max(_RESTS, len(self._all) / _PIPELINES))
+
+    @property
+    def cold_after(self) -> float:
+        return max(_SHORTEST, _LONGEST * min(1.0, _FEW / max(1, len(self._awake))))
+
+
 class Warmth:
     """One pipeline's temperature."""
 
-    def __init__(self, cold_after: float) -> None:
+    def __init__(self, season: Season) -> None:
         self.temperature: Temperature = "cold"
-        self._cold_after = cold_after
+        self._season = season
         self._calm = 0
         self._busy = 0
         self._touched_at = time.monotonic()
@@ -36,7 +78,7 @@ class Warmth:
     @property
     def is_idle(self) -> bool:
         """Nothing came for so long that it may sleep."""
-        return time.monotonic() - self._touched_at >= self._cold_after
+        return time.monotonic() - self._touched_at >= self._season.cold_after
 
     def touch(self) -> None:
         """Something came."""
@@ -44,6 +86,7 @@ class Warmth:
 
     def become(self, temperature: Temperature) -> None:
         self.temperature = temperature
+        self._season.note(self, awake=temperature != "cold")
         self._calm = self._busy = 0
 
     def after(self, outcome: UnitOutcome, seconds: float, *, lanes: int) -> Temperature | None:

@@ -32,6 +32,7 @@ from penstock.kafka.errors import (
     kafka_error,
     translate,
 )
+from penstock.kafka.merging import Merged
 
 _kafka: Any = admin  # its names are re-exported without being declared
 
@@ -76,6 +77,8 @@ class ClusterView:
         self._config = config
         self._timeout = timeout
         self._errors = ErrorLog()
+        self._asking: dict[float, Merged[Any]] = {}
+        """By the time that is given to the broker."""
         try:
             self._admin: Any = _kafka.AdminClient(config.admin({"error_cb": self._errors}))
         except KafkaException as error:  # a token callback that fails, for instance
@@ -281,10 +284,11 @@ class ClusterView:
         )
 
     def _metadata(self, timeout: float | None) -> Any:
+        """Of the whole cluster, which takes a moment to be put together where it has thousands of partitions."""
         limit = self._timeout if timeout is None else timeout
-        return self._answered(
-            lambda: self._admin.list_topics(timeout=limit), f"asking {self._config.bootstrap} for its topics"
-        )
+        doing = f"asking {self._config.bootstrap} for its topics"
+        ask = Merged(lambda: self._answered(lambda: self._admin.list_topics(timeout=limit), doing))
+        return self._asking.setdefault(limit, ask)()
 
     def _collected(self, ask: Callable[[], _Futures], doing: str) -> dict[Any, Any] | None:
         """Results of futures by their key; what does not exist is left out. None as of `_answered`."""

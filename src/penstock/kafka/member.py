@@ -122,7 +122,7 @@ class Member:
         session = int(min(session_timeout * 1000, float(given.get("max.poll.interval.ms", "inf"))))
         settings = {
             "session.timeout.ms": session,
-            "heartbeat.interval.ms": max(500, session // 4),
+            "heartbeat.interval.ms": max(500, session // 3),
             "client.id": client_id,
         }
         self._consumer = Consumer(

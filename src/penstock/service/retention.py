@@ -15,7 +15,7 @@ from penstock.store import Store
 
 log = structlog.get_logger("penstock.upkeep")
 
-_INDEX_EVERY: Final = 2.0
+_INDEX_EVERY: Final = 5.0
 _INDEXED: Final = 2_000
 _REST: Final = 4.0
 """How many times as long as a batch took the next one waits: intake needs the processor more."""

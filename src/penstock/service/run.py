@@ -19,6 +19,7 @@ from penstock.config.problems import InvalidConfigError
 from penstock.config.settings import Settings
 from penstock.config.trigger_environment import TriggerDefaults
 from penstock.core.errors import ConfigError, Unavailable
+from penstock.core.memory import few_arenas
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
 from penstock.engine.instance import Instance
@@ -117,6 +118,7 @@ def run_instance(
     loaded = _loaded(paths, defaults, strict=strict, until_over=until_over)
     secrets = settings.secrets.union(*(spec.secrets for spec in loaded.specs))
     configure_logs(**settings.log.model_dump(), secrets=secrets)
+    few_arenas()
     # Triggers wait for a store that is away: their database may start after them.
     patient = bool(loaded.workflows) or not paths
     with (

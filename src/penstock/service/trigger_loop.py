@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -15,7 +15,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.errors import PenstockError, Unavailable
 from penstock.service.trigger_specs import pipeline_name
 from penstock.store import Store
-from penstock.store.work.model import TriggerRow
+from penstock.store.work.model import TriggerChange, TriggerRow
 
 log = structlog.get_logger("penstock.triggers")
 
@@ -89,6 +89,7 @@ class TriggerLoop(threading.Thread):
         self._hands = ThreadPoolExecutor(_HANDS, thread_name_prefix="trigger")
         self._over = threading.Event()
         self._away = False
+        self._read: tuple[tuple[Any, ...], list[TriggerChange]] = ((), [])
 
     def run(self) -> None:
         while not self._over.wait(self._every):
@@ -117,7 +118,7 @@ class TriggerLoop(threading.Thread):
     def look(self) -> None:
         """Compare once, and begin whatever must be done."""
         try:
-            changes = self._store.triggers.changes()
+            changes = self._changes()
         except Unavailable as error:
             if not self._away:
                 log.warning("triggers cannot be read; what runs goes on", reason=str(error))
@@ -133,6 +134,14 @@ class TriggerLoop(threading.Thread):
                 self._end(trigger, held)
             elif self._must_act(trigger, held, wanted[trigger]):
                 held.job = self._hands.submit(self._obey, trigger, held, wanted[trigger])
+
+    def _changes(self) -> list[TriggerChange]:
+        """What is wanted; it is read anew only where it is something else."""
+        # Before the rows: what is changed in between is read again.
+        stamp = self._store.triggers.stamp()
+        if stamp != self._read[0]:
+            self._read = stamp, self._store.triggers.changes()
+        return self._read[1]
 
     def _end(self, trigger: str, held: _Held) -> None:
         if held.spec is None and held.failures == 0:

@@ -71,8 +71,10 @@ class Bulk(ABC):
 class _Postgres(Bulk):
     def __init__(self, target: Target, shape: Shape) -> None:
         super().__init__(target, shape)
-        # Rows of one table may have other columns each time: each choice of them has a table to pass through.
-        kind = zlib.crc32("\0".join([shape.table.fullname, *shape.names]).encode())
+        # Rows of one table may have other columns each time, and connections are shared: each choice of columns and
+        # types has a table to pass through.
+        columns_of = [f"{name} {shape.table.c[name].type!r}" for name in shape.names]
+        kind = zlib.crc32("\0".join([shape.table.fullname, *columns_of]).encode())
         self._passing = target.preparer.quote(f"penstock_{shape.table.name[:40]}_{kind:08x}")
         columns = self._columns()
         self._make = (

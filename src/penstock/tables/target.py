@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,6 +17,10 @@ from penstock.tables.errors import TargetError, TargetUnavailable, is_refusal, w
 Connection = sa.Connection
 
 _BUSY: Final = 30.0
+_AT_ONCE: Final = 8
+"""Transactions of one process in one database; further ones wait for their turn."""
+_KEPT: Final = 2
+"""Connections that stay when nothing is written."""
 _CONNECT: Final = 5
 _DRIVERS: Final = {
     "postgres": "postgresql+psycopg",
@@ -46,12 +51,17 @@ def parse_url(text: str) -> sa.URL:
 
 
 class Target:
-    """One connection's worth of a database; each lane has its own."""
+    """The database of a pipeline; those of a process that name the same one share its connections.
+
+    Hundreds of triggers write to one store, and a server has some hundred connections.
+    """
 
     def __init__(self, url: str, *, timeout: float = 30.0) -> None:
         self.url = parse_url(url)
         self.shown = self.url.render_as_string(hide_password=True)
-        self._engine = _engine(self.url, timeout)
+        self._key = (self.url, timeout)
+        self._engine = _SHARED.take(*self._key)
+        self._open = True
 
     @property
     def dialect(self) -> str:
@@ -89,11 +99,39 @@ class Target:
                 return None
 
     def close(self) -> None:
-        self._engine.dispose()
+        if self._open:
+            self._open = False
+            _SHARED.release(*self._key)
+
+
+class _Shared:
+    """Engines of this process, each with the number of targets that use it."""
+
+    def __init__(self) -> None:
+        self._engines: dict[tuple[sa.URL, float], tuple[sa.Engine, int]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, url: sa.URL, timeout: float) -> sa.Engine:
+        with self._lock:
+            engine, users = self._engines.get((url, timeout)) or (_engine(url, timeout), 0)
+            self._engines[url, timeout] = engine, users + 1
+            return engine
+
+    def release(self, url: sa.URL, timeout: float) -> None:
+        with self._lock:
+            engine, users = self._engines.pop((url, timeout))
+            if users > 1:
+                self._engines[url, timeout] = engine, users - 1
+                return
+        engine.dispose()
+
+
+_SHARED: Final = _Shared()
 
 
 def _engine(url: sa.URL, timeout: float) -> sa.Engine:
-    arguments: dict[str, Any] = {"pool_size": 1, "max_overflow": 2, "pool_pre_ping": True, "hide_parameters": True}
+    arguments: dict[str, Any] = {"pool_size": _KEPT, "max_overflow": _AT_ONCE - _KEPT}
+    arguments |= {"pool_pre_ping": True, "hide_parameters": True}
     milliseconds = max(1_000, int(timeout * 800))
     if url.drivername == "postgresql+psycopg":
         # A lock or a slow statement ends before the event's own time is up: it is the database's trouble.

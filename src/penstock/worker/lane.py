@@ -11,10 +11,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.core.deadline import Deadline
+from penstock.core.memory import give_back
 from penstock.kafka.calls import CALLS
 from penstock.worker.journal import Journal, Pages
 from penstock.worker.pipeline import Pipeline
-from penstock.worker.protocol import RunsRequest, UnitOutcome, UnitRequest, WindowOutcome, WindowRequest
+from penstock.worker.protocol import (
+    RESTING_AT_MOST,
+    RunsRequest,
+    UnitOutcome,
+    UnitRequest,
+    WindowOutcome,
+    WindowRequest,
+)
 from penstock.worker.unit import UnitRun, UnknownBlueprint
 
 if TYPE_CHECKING:
@@ -28,8 +36,10 @@ a third of a second. Its consumer stays connected, for making one takes most of 
 _FETCHING_AT_MOST = 8
 _EVICT_AFTER = 3_600.0
 """After so long it gives its consumer and connections back,"""
-_RESTING_AT_MOST = 32
-"""and so does the one that rested longest when there are more than so many."""
+_CROWDED_AFTER = 15.0
+"""and so does the one that rested longest when there are more than `RESTING_AT_MOST` that rest for so long."""
+_CROWDED_REST_AFTER = 3.0
+"""Seconds after which pipelines of a crowd stop fetching."""
 _LOOK_EVERY = 0.5
 
 
@@ -81,6 +91,7 @@ class Lane:
             [r.request.unit for r in self._detached],
             time.monotonic() - began,
             self._tainted,
+            held=len(self._pipelines),
             registry_calls=CALLS.take(),
         )
 
@@ -165,7 +176,7 @@ class Lane:
         return [r.outcome for r in ended] + left
 
     def _close(self, unit: UnitRequest) -> UnitOutcome:
-        for key in [k for k in self._pipelines if k[0] == unit.pipeline]:
+        for key in [k for k in list(self._pipelines) if k[0] == unit.pipeline]:
             self._pipelines[key].confirm(unit.assignments)
             self._drop(key)
         for hung in [held for held in self._hung if held.spec.name == unit.pipeline]:
@@ -199,14 +210,20 @@ class Lane:
     def _evict(self) -> None:
         now = time.monotonic()
         busy = {(r.request.pipeline, r.request.generation) for r in self._detached}
-        idle = [(held.used_at, key) for key, held in self._pipelines.items() if key not in busy]
-        resting = sorted(entry for entry in idle if entry[0] < now - _REST_AFTER)
-        for place, (used_at, key) in enumerate(reversed(resting)):
-            held = self._pipelines[key]
-            if held.evictable and (place >= _RESTING_AT_MOST or used_at < now - _EVICT_AFTER):
+        # Units that were left behind may be making theirs.
+        idle = [(held.used_at, key) for key, held in list(self._pipelines.items()) if key not in busy]
+        rest_after = _CROWDED_REST_AFTER if len(idle) > RESTING_AT_MOST else _REST_AFTER
+        evicted = 0
+        for place, (used_at, key) in enumerate(sorted(idle, reverse=True)):
+            held, resting = self._pipelines[key], now - used_at
+            crowded = place >= RESTING_AT_MOST and resting > _CROWDED_AFTER
+            if held.evictable and (crowded or resting > _EVICT_AFTER):
                 self._drop(key)
-            elif place >= _FETCHING_AT_MOST:
+                evicted += 1
+            elif place >= _FETCHING_AT_MOST and resting > rest_after:
                 held.rest()
+        if evicted:
+            give_back()
 
 
 def _close_quietly(pipeline: Pipeline) -> None:

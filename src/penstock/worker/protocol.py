@@ -17,6 +17,8 @@ from penstock.worker.samples import Sample, TapWish
 
 Partition = tuple[str, int]
 
+RESTING_AT_MOST = 16
+"""Pipelines without events that a process holds for long; above that it lets go of those that rested longest."""
 CLOSING = 20.0
 """Seconds that closing a pipeline with a foreign source may take, before its process is ended."""
 
@@ -281,6 +283,8 @@ class WindowOutcome:
     seconds: float
     tainted: bool = False
     """A thread of the process hangs in an action: the process should be replaced."""
+    held: int = 0
+    """Pipelines that the process holds."""
     registry_calls: dict[str, Times] = field(default_factory=dict)
     """How long calls of schema registries took since the last window, by what came of them."""
     runs: RunsOutcome | None = None

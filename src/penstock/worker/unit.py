@@ -65,6 +65,7 @@ class UnitRun(threading.Thread):
             pipeline = self._pipeline = self._build(self.request)
         except BaseException as error:  # noqa: BLE001 - a plug-in that cannot be created is the pipeline's trouble, whatever it raises
             self._end_with(_build_halt(error))
+            _show_place(error)
             return
         self._began, self._cpu = time.monotonic(), time.process_time()
         try:
@@ -76,6 +77,7 @@ class UnitRun(threading.Thread):
             text = pipeline.scrub("".join(traceback.format_exception_only(error)).strip())
             code = getattr(error, "code", type(error).__name__)
             self._end_with(Halt("outage" if isinstance(error, Transient) else "error", code, text))
+            _show_place(error)
 
     def _end_with(self, halt: Halt) -> None:
         """Nothing counts as done: the same offsets are planned again."""
@@ -291,6 +293,12 @@ def _build_halt(error: BaseException) -> Halt:
     if isinstance(error, SystemExit):
         return Halt("error", "SystemExit", f"create called sys.exit({error.code})")
     return Halt("error", type(error).__name__, f"{type(error).__name__}: {error}")
+
+
+def _show_place(error: BaseException) -> None:
+    """Where a mistake of our own is, in the log: no letter has it. I8: without its words, which may hold secrets."""
+    if not isinstance(error, PenstockError | Transient | SystemExit):
+        traceback.print_tb(error.__traceback__)
 
 
 def _exactly(batch: Batch) -> dict[Partition, int]:

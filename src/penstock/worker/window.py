@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
+from penstock.core.memory import few_arenas, small_client_stacks
 from penstock.worker.lane import Lane
 from penstock.worker.protocol import REPEATED, WindowRequest, packed
 
@@ -30,6 +31,8 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
     if _lane is None:
         _connect_stdout()
         _limit_memory()
+        small_client_stacks()
+        few_arenas()
         _lane = Lane()
     for request in list(requests):
         work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver

@@ -22,16 +22,19 @@ class Bell:
         self._socket.setblocking(False)
         self._socket.bind(path)
         self._path = path
+        # Not `select`, which takes no descriptor above 1023: an instance with many triggers has more.
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
 
     def wait(self, seconds: float) -> bool:
         """Whether it was rung, by then or before; however often, it counts once."""
-        rung, _, _ = select.select([self._socket], [], [], seconds)
+        rung = bool(self._poll.poll(seconds * 1000))
         while rung:
             try:
                 self._socket.recv(16)
             except BlockingIOError:
                 break
-        return bool(rung)
+        return rung
 
     def close(self) -> None:
         self._socket.close()

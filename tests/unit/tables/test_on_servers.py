@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sqlalchemy as sa
@@ -77,3 +78,34 @@ def test_the_merge(server: Warehouse) -> None:
     rows = server.rows(log_dataset_instance_load_status, "dataset_native_name", "dataset_id", "db_id")
     assert len(rows) == first.inserted == 60
     assert ("/data/databases/Orders", 1, 4) in rows
+
+
+def test_targets_of_a_process_share_the_connections_to_their_database(postgres: PostgresServer) -> None:
+    url = postgres.create_database()
+    targets = [Target(url) for _ in range(300)]
+    for target in targets:
+        with target.transaction() as connection:
+            connection.exec_driver_sql("SELECT 1")
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    for target in targets[1:]:
+        target.close()
+        target.close()
+    with targets[0].transaction() as connection:
+        assert connection.exec_driver_sql(sessions).scalar() == 1
+    targets[0].close()
+
+
+def test_hundreds_of_transactions_at_once_take_turns(postgres: PostgresServer) -> None:
+    target = Target(postgres.create_database())
+    most = 0
+
+    def work(_: int) -> None:
+        nonlocal most
+        with target.transaction() as connection:
+            sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            most = max(most, connection.exec_driver_sql(sessions).scalar() or 0)
+
+    with ThreadPoolExecutor(150) as units:
+        list(units.map(work, range(300)))
+    assert 1 <= most <= 8
+    target.close()

@@ -78,8 +78,11 @@ class CommandStep(Step):
         """Until it has ended, with its words as log lines."""
         assert process.stderr is not None  # noqa: S101 - it was asked for
         errors, rest = process.stderr.fileno(), b""
+        # Not `select`, which takes no descriptor above 1023.
+        poll = select.poll()
+        poll.register(errors, select.POLLIN)
         while True:
-            ready, _, _ = select.select([errors], [], [], _LOOK_EVERY)
+            ready = poll.poll(_LOOK_EVERY * 1000)
             said = os.read(errors, 65_536) if ready else b""
             whole, feed, rest = (rest + said).rpartition(b"\n")
             if feed:
