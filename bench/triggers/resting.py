@@ -55,8 +55,8 @@ def resting(rig: Rig, _: Namespace) -> list[Result]:
             code = process.stop(120)
     figures = {"cpu_percent_of_a_core": used["cpu_percent_of_a_core"], "rss_mb": used["rss_mb_max"]}
     what = (
-        f"{TRIGGERS} enabled triggers with a topic each in one instance, {BUSY} of them with {RATE} message a second together, "
-        f"for {SECONDS} s: processor time and memory of all its processes, Spark included, the databases not."
+        f"{TRIGGERS} enabled triggers with a topic each in one instance, {BUSY} of them with {RATE} message a second "
+        f"together, for {SECONDS} s: processor time and memory of all its processes, Spark included, the databases not."
     )
     bars = [Bar(figure="cpu_percent_of_a_core", at_most=25), Bar(figure="rss_mb", at_most=1_536)]
     problems = [] if code == 0 else [f"penstock ended with {code}"]
