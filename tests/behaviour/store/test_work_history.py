@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -165,6 +166,35 @@ def test_work_orders_are_found_by_words_of_body_name_and_logs(work_store: Store,
     assert terms(work_store, "round", fields=frozenset({"log", "name"})) == [anna]
     for nothing in ("'", '"', "a' | b", '"*', "(((", "& !", "\\", "\0"):
         terms(work_store, nothing)
+
+
+@pytest.mark.parametrize("older", [5_000, 3])
+def test_what_has_the_words_comes_in_order_page_by_page(
+    work_store: Store, rows: Rows, monkeypatch: pytest.MonkeyPatch, older: int
+) -> None:
+    # As with a million work orders: the newest have no such words, and some of the old ones ran again of late.
+    monkeypatch.setattr(history, "_NEWEST", 5)
+    monkeypatch.setattr(history, "_OLDER", older)
+    dice, has_words = random.Random(3), set[str]()
+    begin = now() - 4_000 * SECOND
+    for number in range(90):
+        at = begin + number * 10 * SECOND
+        word = "modern" if number >= 60 or number % 7 == 0 else "legacy"
+        active = at + dice.choice([0, 0, 0, 100, 3_000]) * SECOND
+        state = dice.choice(["success", "failed"])
+        made = rows.order(dice.randrange(3), state=state, at=at, active=active, body=f'{{"note": "{word}"}}')
+        has_words |= {made} if word == "legacy" else set()
+    rows.index()
+    legacy = [row for row in everything(work_store) if row.id in has_words]
+    for which in (WorkOrderFilter(), WorkOrderFilter(states=("failed",)), WorkOrderFilter(project_id=rows.project)):
+        wanted = sorted(
+            (row for row in legacy if fits(row, which)), key=lambda r: (r.last_activity, r.id), reverse=True
+        )
+        found, after = [], None
+        while page := work_store.history.list(replace(which, term="legacy"), order="activity", limit=4, after=after):
+            found += page
+            after = page[-1].cursor("activity")
+        assert [row.id for row in found] == [row.id for row in wanted]
 
 
 @pytest.mark.usefixtures("_looked_at")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from penstock.core.ids import is_id
+from penstock.core.ids import is_id, time_of
 from penstock.store.database import Database
 from penstock.store.work import pages
 from penstock.store.work.history_model import (
@@ -31,6 +31,8 @@ from penstock.store.workflow_tables import dataclips, log_lines, runs, steps, wo
 
 LOG_LINES: Final = 1_000
 """Of each run, where a whole work order is shown; `logs` gives the rest."""
+_OLDER: Final = 5_000
+"""Work orders in which something happened after much newer ones were received, that are looked at one by one."""
 _NEWEST: Final = 500
 """Work orders that are looked at one by one before the index of words is asked for all: what is frequent is among them,
 and what is not is found by the index without sorting much."""
@@ -152,7 +154,47 @@ class History:
             found = self._among(connection, newest, matches, named)
             if len(found) >= limit or len(newest) < _NEWEST:
                 return found[:limit]
+            if order == "activity" and not oldest_first and not named:
+                found_of_old = self._by_activity(connection, which, matches, limit=limit, after=after)
+                if found_of_old is not None:
+                    return found_of_old
         return self._by_words(connection, which, named, limit=limit, **place)
+
+    def _by_activity(
+        self,
+        connection: sa.Connection,
+        which: WorkOrderFilter,
+        matches: sa.ColumnElement[bool],
+        *,
+        limit: int,
+        after: WorkOrderCursor | None,
+    ) -> Ids | None:
+        """The last active ones of many with the words, without looking at them all: those received last, and the older
+        ones in which something happened since. None where that would be many, too."""
+        behind = pages.behind("activity", after, oldest_first=False)
+        received = self._by_words(
+            connection, which, (), order="created", limit=limit, after=None, oldest_first=False, more=behind
+        )
+        if len(received) < limit:
+            return None
+        times = sa.select(sa.func.min(_c.last_activity)).where(pages.among_ids(self._database, _c.id, received))
+        since = connection.scalar(times) or 0
+        before = time_of(received[-1]) + 1
+        narrow = replace(
+            which,
+            term=None,
+            active_after=max(since, which.active_after or 0),
+            received_before=min(before, which.received_before or before),
+        )
+        older = pages.page(
+            self._database, connection, narrow, order="activity", limit=_OLDER, after=after, oldest_first=False
+        )
+        if len(older) == _OLDER:
+            return None
+        both = {*received, *self._among(connection, older, matches, ())}
+        query = sa.select(_c.id).where(pages.among_ids(self._database, _c.id, list(both)))
+        query = query.order_by(*pages.ordering(_c, "activity", oldest_first=False)).limit(limit)
+        return list(connection.scalars(query))
 
     def _among(self, connection: sa.Connection, ids: Ids, matches: sa.ColumnElement[bool], named: Sequence[str]) -> Ids:
         """Those of a page that have the words."""
@@ -171,11 +213,13 @@ class History:
         limit: int,
         after: WorkOrderCursor | None,
         oldest_first: bool,
+        more: Sequence[sa.ColumnElement[bool]] = (),
     ) -> Ids:
         found = self._search.found((which.term or "").strip(), which.fields, _owners(which))
         by_name = sa.select(_c.id.label("work_order_id")).where(pages.among_ids(self._database, _c.id, named))
-        wanted: Any = by_name if found is None else sa.union(found, by_name)
-        wheres = [*pages.conditions(self._database, which), *pages.behind(order, after, oldest_first=oldest_first)]
+        wanted: Any = by_name if found is None else sa.union(found, by_name) if named else found.distinct()
+        behind = pages.behind(order, after, oldest_first=oldest_first)
+        wheres = [*pages.conditions(self._database, which), *behind, *more]
         if self._database.is_sqlite or order == "activity":
             # Materialised: the planner would rather walk through all work orders in the order of the list, hoping to
             # meet enough of them soon; that there are not many is known by now.
