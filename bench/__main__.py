@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.support.children import CHILDREN
 
+from bench.console import home, tap
 from bench.datahub import compare, readers
 from bench.engine import drain, latency, many, replay, start, work
 from bench.engine.rig import Rig
@@ -39,6 +40,8 @@ BENCHES: dict[str, Callable[[Rig, argparse.Namespace], list[Result]]] = {
     "intake": intake.intake,
     "history": history.history,
     "resting": resting.resting,
+    "console": home.console,
+    "tap": tap.tap,
 }
 """In the order in which they run; each gets a broker of its own."""
 

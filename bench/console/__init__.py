@@ -1,0 +1,1 @@
+"""What seeing and steering costs: pages, lists and taps."""
