@@ -58,7 +58,7 @@ def tap(rig: Rig, options: Namespace) -> list[Result]:
     }
     what = (
         f"{options.events:,} events through a no-op function, with {_PER_SECOND} samples a second of all stages "
-        f"streamed to a client, and without; medians of {options.rounds} alternating rounds. A and A again are the control."
+        f"streamed to a client, and without; medians of {options.rounds} alternating rounds. A, A again: the control."
     )
     bars = [Bar(figure="slower_percent_beyond_control", at_most=5)]
     return [Result(name="live tap", what=what, figures=figures, bars=bars, problems=problems)]

@@ -266,7 +266,8 @@ class Flow(Ending):
         """Nothing is under way. A member that has its partitions waits for mail: in `poll` the client wakes up five
         times a second, and hundreds rest. One that has none looks more often: it is what a start waits for."""
         if self.membership.settled and self.membership.owned:
-            self._read_mail(self.around.season.rest)
+            # Well within what the pulse takes for standing still.
+            self._read_mail(min(self.around.season.rest, self.around.session_timeout / 6))
             self.membership.poll(0.0)
         else:
             self.membership.poll(1.0 if self.membership.settled else 0.1)

@@ -24,7 +24,7 @@ _FEW: Final = 32
 _LONGEST: Final = 60.0
 _SHORTEST: Final = 5.0
 _RESTS: Final = 1.0
-_RESTS_LONGEST: Final = 3.0
+_RESTS_LONGEST: Final = 2.0
 _PIPELINES: Final = 100
 """As long as there are no more, they rest a second at a time."""
 
