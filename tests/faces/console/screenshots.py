@@ -19,7 +19,11 @@ PLACES = {
     "pipeline": "/pipelines/shipments",
     "dead-letters": "/dead-letters",
     "dead-letter": "/dead-letters/1",
+    "history": "/history",
+    "workflows": "/workflows",
+    "triggers": "/triggers",
 }
+ON_THE_PHONE = {"phone": "/", "phone-history": "/history", "phone-triggers": "/triggers"}
 Theme = Literal["light", "dark"]
 
 
@@ -27,7 +31,8 @@ def take(folder: Path, places: dict[str, str], address: str, browser: Browser) -
     for theme in ("light", "dark"):
         for name, path in places.items():
             _shoot(browser, address + path, folder / f"{name}-{theme}.png", theme, WIDE)
-        _shoot(browser, address, folder / f"phone-{theme}.png", theme, PHONE)
+        for name, path in ON_THE_PHONE.items():
+            _shoot(browser, address + path, folder / f"{name}-{theme}.png", theme, PHONE)
 
 
 def _shoot(browser: Browser, url: str, file: Path, theme: Theme, size: tuple[int, int]) -> None:
