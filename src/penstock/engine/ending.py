@@ -8,8 +8,7 @@ import structlog
 
 from penstock.core.deadline import Deadline
 from penstock.core.failpoints import reach
-from penstock.core.status import State
-from penstock.engine.planning import Planned
+from penstock.engine.shown import Shown
 from penstock.worker.protocol import Partition
 
 log = structlog.get_logger("penstock.pipeline")
@@ -18,18 +17,12 @@ SHORT = 0.25
 """How often a member with units under way looks for rebalances; outcomes wake it at once."""
 
 
-class Ending(Planned):
+class Ending(Shown):
     """What a flow does so that nothing is repeated which could be finished."""
-
-    state: State
 
     @abstractmethod
     def _read_mail(self, timeout: float) -> None:
         """Take what lanes have told, waiting for the first word."""
-
-    @abstractmethod
-    def say(self, state: State, reason: str | None = None) -> None:
-        """Show a state."""
 
     def drain(self, partitions: list[Partition]) -> None:
         """Called inside a rebalance: finish what is under way there, settle and commit it, within `drain_timeout`."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -15,9 +14,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal
-from penstock.core.secrets import Scrubber
 from penstock.core.status import PartitionStatus, State
-from penstock.engine.backoff import Backoff
 from penstock.engine.books import Books
 from penstock.engine.control import Wanted
 from penstock.engine.ending import SHORT, Ending
@@ -46,17 +43,10 @@ class Flow(Ending):
         super().__init__(spec, blueprint, around, pinned=pinned)
         self.parallelism = spec.options.parallelism or 1
         self.books = Books()
-        self._scrub: Callable[[str], str] = Scrubber(spec.secrets).scrub
-        self.state: State = "starting"
-        self.reason: str | None = None
-        self.stale: str | None = None
-        """Why a newer version of its file is not used."""
         self.membership = _kind(spec)(spec, blueprint.client, around, self)
         self.settling = Settling(blueprint, around.store)
         self._mail: queue.SimpleQueue[tuple[UnitOutcome, float] | Loss | None] = queue.SimpleQueue()
         self.units = Units(self, blueprint.client)
-        self._joining = Backoff()
-        """Of the group: joining it failed, or something broke while in it."""
         self.pulse = Pulse(around.session_timeout / 3)
         self.wanted = around.control.wanted(spec.name)
         self.obeyed: int | None = None
@@ -128,12 +118,6 @@ class Flow(Ending):
         return (
             self.state == "failed" or self.finished or self.wanted.paused or self.wanted.state in ("stopped", "failed")
         )
-
-    @property
-    def said(self) -> str | None:
-        """The reason of its state, and what else a person should know."""
-        stale = f"it goes on as it was, for its file cannot be used: {self.stale}" if self.stale else None
-        return "; ".join(text for text in (self.reason, stale) if text) or None
 
     def partitions(self) -> list[PartitionStatus]:
         return self.membership.partitions(self.around.instance)
@@ -385,26 +369,6 @@ class Flow(Ending):
             if (part := parts.get((r.topic(), r.partition()))) is not None
             and (r.offset() >= part.frontier or r.offset() in part.holes)
         ]
-
-    def _show_membership(self) -> None:
-        if self.state == "failed":
-            return
-        trouble = self.membership.trouble()
-        if trouble:
-            self.say("waiting", trouble)
-        elif not (self._outage.failures or self.units.trouble.failures or self._joining.failures):
-            self.say(
-                "idle" if self.warmth.is_cold or not self.membership.owned else "running",
-                self.membership.remark(),
-            )
-
-    def say(self, state: State, reason: str | None = None) -> None:
-        # I8: what a plug-in says while it is made has not been through the worker's hands.
-        reason = self._scrub(reason) if reason else None
-        if (state, reason) != (self.state, self.reason):
-            self.state, self.reason = state, reason
-            self.around.metrics.set_state(self.name, state)
-            log.info("pipeline state", pipeline=self.name, state=state, **({"reason": reason} if reason else {}))
 
 
 def _kind(spec: PipelineSpec) -> type[Membership]:
