@@ -221,6 +221,8 @@ class Spark:
         }
         if self.is_local:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            # By default twice as many as the master has slots, which are lanes here: over a hundred for a few messages.
+            settings["spark.rpc.netty.dispatcher.numThreads"] = "4"
         else:
             # The daemon starts before the product's code arrives there.
             settings["spark.python.daemon.module"] = "pyspark.daemon"
