@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import socket
@@ -166,6 +167,9 @@ class RegistryServer:
         self._server = None
         with self._lock:
             for connection in self._open:
+                # Its thread has files over it: to close it alone would let it go on.
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
                 connection.close()
             self._open.clear()
 
