@@ -28,13 +28,18 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
         yield running
 
 
+def _named(server: Server, what: str) -> str:
+    """Topics of the cluster outlive each test."""
+    return f"table-{type(server).__name__.removesuffix('Server').lower()}-{what}"
+
+
 def _keep(row: Row, scene: TableScene) -> None:
     row.verdict, row.produced, row.dead_letters = "kept", len(scene.feed.produced), len(scene.letters())
 
 
 @pytest.mark.parametrize("place", ["before-rows", "before-transaction-commit", "after-transaction-commit"])
 def test_a_worker_is_killed_at(place: str, cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row) -> None:
-    with TableScene(cluster, tmp_path, f"table-{place}", server.create_database()) as scene:
+    with TableScene(cluster, tmp_path, _named(server, place), server.create_database()) as scene:
         with fed(scene):
             scene.start()
             scene.more(50)
@@ -49,7 +54,7 @@ def test_a_worker_is_killed_at(place: str, cluster: KafkaCluster, server: Server
 def test_the_database_is_gone_and_back_by(
     how: str, cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row
 ) -> None:
-    with TableScene(cluster, tmp_path, f"table-database-{how}", server.create_database()) as scene:
+    with TableScene(cluster, tmp_path, _named(server, f"database-{how}"), server.create_database()) as scene:
         with fed(scene):
             scene.start()
             scene.more(50)
@@ -65,7 +70,7 @@ def test_the_database_is_gone_and_back_by(
 
 
 def test_a_former_owner_wakes(cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row) -> None:
-    with TableScene(cluster, tmp_path, "table-former-owner", server.create_database()) as scene:
+    with TableScene(cluster, tmp_path, _named(server, "former-owner"), server.create_database()) as scene:
         with fed(scene):
             former = scene.start()
             scene.more(50)
@@ -80,7 +85,7 @@ def test_a_former_owner_wakes(cluster: KafkaCluster, server: Server, tmp_path: P
 
 
 def test_the_group_has_lost_its_offsets(cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row) -> None:
-    with TableScene(cluster, tmp_path, "table-no-offsets", server.create_database()) as scene:
+    with TableScene(cluster, tmp_path, _named(server, "no-offsets"), server.create_database()) as scene:
         with fed(scene):
             scene.start()
             scene.more(50)

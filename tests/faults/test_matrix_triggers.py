@@ -70,7 +70,7 @@ class Lab:
         elif row.enabled:
             self.store.triggers.set_enabled(row.id, False)
         else:
-            enable(self.store, trigger_spec(self.store, self.settings, row), row, "committed")
+            enable(self.store, trigger_spec(self.store, self.settings, row), row)
 
     def group_of(self, row: TriggerRow) -> str:
         return str(row.kafka_configuration["group_id"])
