@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.faults.outcome import Row
 from tests.faults.scene import SESSION_S, WAIT_S, WINDOW, Scene, fed
 from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaCluster
+from tests.support.postgres import PostgresServer
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.faults
@@ -22,6 +24,13 @@ pytestmark = pytest.mark.faults
 def value(seq: int) -> bytes:
     """One in twenty fails."""
     return json.dumps({"seq": seq, "do": "raise" if seq % 20 == 7 else None}).encode()
+
+
+@pytest.fixture(scope="module")
+def frozen() -> Iterator[dict[str, str]]:
+    """Surroundings of instances that are frozen: within a write they would keep the lock of a SQLite store."""
+    with PostgresServer() as server:
+        yield {"PENSTOCK_STORE_URL": server.create_database()}
 
 
 def scene_of(cluster: KafkaCluster, folder: Path, name: str, **more: object) -> Scene:
@@ -83,9 +92,11 @@ def test_kill_9_after_the_start_position_was_committed(cluster: KafkaCluster, tm
     row.kept(scene.verdict(), NOTHING)
 
 
-def test_an_instance_frozen_beyond_its_session(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+def test_an_instance_frozen_beyond_its_session(
+    cluster: KafkaCluster, tmp_path: Path, row: Row, frozen: dict[str, str]
+) -> None:
     allowed = Allowance.lost_session(WINDOW)
-    with scene_of(cluster, tmp_path, "frozen-long", work_s=0.002) as scene:
+    with scene_of(cluster, tmp_path, "frozen-long", work_s=0.002, env=frozen) as scene:
         with fed(scene):
             first = scene.start(ready=False)
             scene.start()
@@ -101,9 +112,11 @@ def test_an_instance_frozen_beyond_its_session(cluster: KafkaCluster, tmp_path: 
     row.kept(scene.verdict(allowed), allowed)
 
 
-def test_an_instance_frozen_while_idle_beyond_its_session(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+def test_an_instance_frozen_while_idle_beyond_its_session(
+    cluster: KafkaCluster, tmp_path: Path, row: Row, frozen: dict[str, str]
+) -> None:
     """Nothing to commit, so no refused commit tells it: it must ask before it plans."""
-    with scene_of(cluster, tmp_path, "frozen-idle") as scene:
+    with scene_of(cluster, tmp_path, "frozen-idle", env=frozen) as scene:
         first = scene.start(ready=False)
         scene.start()
         for _ in range(4):
@@ -122,8 +135,10 @@ def test_an_instance_frozen_while_idle_beyond_its_session(cluster: KafkaCluster,
     row.kept(scene.verdict(), NOTHING)
 
 
-def test_an_instance_frozen_within_its_session(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
-    with scene_of(cluster, tmp_path, "frozen-short") as scene:
+def test_an_instance_frozen_within_its_session(
+    cluster: KafkaCluster, tmp_path: Path, row: Row, frozen: dict[str, str]
+) -> None:
+    with scene_of(cluster, tmp_path, "frozen-short", env=frozen) as scene:
         with fed(scene):
             instance = scene.start()
             for _ in range(3):
@@ -136,10 +151,12 @@ def test_an_instance_frozen_within_its_session(cluster: KafkaCluster, tmp_path: 
     row.kept(scene.verdict(), NOTHING)
 
 
-def test_the_driver_alone_is_frozen_and_its_workers_go_on(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
+def test_the_driver_alone_is_frozen_and_its_workers_go_on(
+    cluster: KafkaCluster, tmp_path: Path, row: Row, frozen: dict[str, str]
+) -> None:
     """A worker cannot know that its driver has lost the session; it ends with its window."""
     allowed = Allowance.lost_session(WINDOW)
-    with scene_of(cluster, tmp_path, "frozen-driver", work_s=0.002) as scene:
+    with scene_of(cluster, tmp_path, "frozen-driver", work_s=0.002, env=frozen) as scene:
         with fed(scene):
             first = scene.start(ready=False)
             scene.start()

@@ -70,7 +70,12 @@ def test_the_database_is_gone_and_back_by(
 
 
 def test_a_former_owner_wakes(cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row) -> None:
-    with TableScene(cluster, tmp_path, _named(server, "former-owner"), server.create_database()) as scene:
+    with (
+        PostgresServer() as stores,
+        TableScene(cluster, tmp_path, _named(server, "former-owner"), server.create_database()) as scene,
+    ):
+        # Frozen within a write, the former owner would keep the lock of a SQLite store.
+        scene.env["PENSTOCK_STORE_URL"] = stores.create_database()
         with fed(scene):
             former = scene.start()
             scene.more(50)
