@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from penstock.core.dead_letter import Stage
 from penstock.engine.lanes import Lane, LaneSizes, Role, end_process
@@ -12,6 +13,9 @@ from penstock.engine.placement import Placement
 from penstock.engine.spark import WindowLost, WindowRepeated
 from penstock.worker import journal
 from penstock.worker.protocol import RESTING_AT_MOST, UnitRequest, WindowOutcome, WindowRequest
+
+if TYPE_CHECKING:
+    from penstock.engine.planning import Planned
 
 _WATCH_EVERY = 1.0
 _KEEP_WARM = 45.0
@@ -47,7 +51,8 @@ class Dispatcher(Placement):
     """One per instance. Lanes ask it for windows; flows tell it when they are ready."""
 
     def start(self, sizes: LaneSizes) -> None:
-        """Make and start every lane; the carpool is ready first, the rest warms up behind it."""
+        """Make every lane; the carpool is ready first, the express lane warms up behind it, those for heavy work are
+        started when there is some: each has a process or two of 50 MB."""
         self._pinned_at_most = sizes.pinned
         roles: list[tuple[Role, int]] = [("carpool", sizes.carpool), ("express", sizes.express), ("hot", sizes.hot)]
         for role, size in roles:
@@ -63,8 +68,20 @@ class Dispatcher(Placement):
             lane.warm.wait(60)
         self._started = True
         threading.Thread(target=self._watch, name="lane-watch", daemon=True).start()
-        rest = [lane for lane in lanes if lane not in first]
-        threading.Thread(target=self._start_rest, args=(rest,), name="lanes", daemon=True).start()
+        self._resting = [lane for lane in lanes if lane.role == "hot"]
+        self._start_aside([lane for lane in lanes if lane not in first and lane not in self._resting])
+
+    def heat(self, flow: Planned, *, hot: bool) -> None:
+        """As of `Placement`; the first heavy work wakes its lanes, and stays at home until one of them is warm."""
+        if hot:
+            with self._lock:
+                asleep, self._resting = self._resting, []
+            self._start_aside(asleep)
+        super().heat(flow, hot=hot)
+
+    def _start_aside(self, lanes: list[Lane]) -> None:
+        if lanes:
+            threading.Thread(target=self._start_rest, args=(lanes,), name="lanes", daemon=True).start()
 
     def _start_rest(self, lanes: list[Lane]) -> None:
         """One after the other: a lane costs a core for a second or two, and pipelines are at work already."""

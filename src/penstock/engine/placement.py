@@ -34,6 +34,8 @@ class Placement(ABC):
         self._stopping = False
         self._started = False
         self._pinned_at_most = 1
+        self._resting: list[Lane] = []
+        """Lanes for heavy work, as long as there was none."""
         self.lanes: dict[str, Lane] = {}
 
     @abstractmethod

@@ -13,6 +13,7 @@ import structlog
 from penstock.config.settings import Settings
 from penstock.config.stored import stored
 from penstock.core.errors import Unavailable
+from penstock.core.memory import give_back
 from penstock.core.metrics import Metrics
 from penstock.engine.flow import Flow
 from penstock.engine.janitor import Janitor
@@ -22,6 +23,7 @@ from penstock.store import InstanceRow, OwnedPartition, StateRow, Store
 log = structlog.get_logger("penstock.publisher")
 
 _EVERY = 1.0
+_GIVES_BACK = 30.0
 _PARTITIONS = 2.0
 _HEARTBEAT = 2.0
 _EXPIRE = 60.0
@@ -91,6 +93,9 @@ class Publisher(threading.Thread):
             self._specs()
             if self._times.is_due("partitions", _PARTITIONS) or self._done.is_set():
                 self._partitions()
+            if self._times.is_due("memory", _GIVES_BACK):
+                # What the start, or a burst, has left.
+                give_back()
         except Unavailable as error:
             self._metrics.store_errors.labels("publish").inc()
             self._last.clear()

@@ -15,13 +15,22 @@ from penstock.core.errors import ConfigError
 from penstock.service.secrets import SecretBox, rotate_key
 from penstock.store.store import Store
 from penstock.store.work.model import TriggerRow, WorkflowRow
+from tests.support.postgres import postgres_server
+
+__all__ = ["postgres_server"]
 
 ONE, OTHER = Cipher(b"1" * 32).text, Cipher(b"2" * 32).text
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{tmp_path / 'penstock.db'}") as opened:
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    is_local = request.param == "sqlite"
+    url = (
+        f"sqlite:///{tmp_path / 'penstock.db'}"
+        if is_local
+        else request.getfixturevalue("postgres_server").create_database()
+    )
+    with Store.open(url) as opened:
         yield opened
 
 
