@@ -243,7 +243,7 @@ def test_i10_a_killed_worker_loses_its_run_or_it_runs_again(
     held = holding(tmp_path)
     run = work.order(flow, held)
     pid = began(held)
-    until(lambda: work.run(run)["state"] == "started", 10, "not written")
+    until(lambda: work.run(run)["state"] == "started" and work.steps(run), 10, "not written")
     Path(held["began"]).unlink()
     os.kill(pid, signal.SIGKILL)
     ended(work, run, "lost")
