@@ -166,7 +166,7 @@ class RegistryServer:
         self._server.server_close()
         self._server = None
         with self._lock:
-            for connection in self._open:
+            for connection in list(self._open):
                 # Its thread has files over it: to close it alone would let it go on.
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
