@@ -83,10 +83,12 @@ def pipeline(name: str, bootstrap: str, topics: list[str] | str, **more: Any) ->
 
 
 def lines(path: Path) -> list[Any]:
-    """The JSON lines of a file so far."""
+    """The JSON lines of a file so far; its last one counts when it is whole, for its writer may be at it, or dead."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line]
+    return [
+        json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n") and line.strip()
+    ]
 
 
 def coordinates(path: Path) -> list[tuple[str, int, int]]:

@@ -82,12 +82,14 @@ class CommandStep(Step):
         poll = select.poll()
         poll.register(errors, select.POLLIN)
         while True:
-            ready = poll.poll(_LOOK_EVERY * 1000)
+            # Before the look: what it wrote last is there when it has ended.
+            over = process.poll() is not None
+            ready = poll.poll(0 if over else _LOOK_EVERY * 1000)
             said = os.read(errors, 65_536) if ready else b""
             whole, feed, rest = (rest + said).rpartition(b"\n")
             if feed:
                 ctx.log.add("info", whole.decode(errors="replace"))
-            if (ready and not said) or (not ready and process.poll() is not None):
+            if (ready and not said) or (not ready and over):
                 break
             ctx.check()
         if rest:
