@@ -32,7 +32,8 @@ _POSTGRES_DEFAULTS: Final[dict[str, Any]] = {
     "tcp_user_timeout": 30_000,
     "application_name": "penstock",
     # Compiling a query takes longer than any of ours runs.
-    "options": f"-c lock_timeout={int(BUSY_SECONDS)}s -c jit=off",
+    # The last one: a process that is frozen within a transaction must not keep its locks.
+    "options": f"-c lock_timeout={int(BUSY_SECONDS)}s -c jit=off -c idle_in_transaction_session_timeout=30s",
 }
 
 
