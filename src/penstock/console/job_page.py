@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.console.frame import Visit, refreshing
-from penstock.console.parts import TONES, box, button, chip, link, text, title
+from penstock.console.parts import TONES, box, button, chip, crumb, grow, title
 
 OVER: Final = ("done", "failed", "stopped")
 _EVERY: Final = 0.5
@@ -25,12 +25,10 @@ class JobHead:
 
     def __init__(self, visit: Visit, name: str, stop: Callable[..., Any], job_id: str) -> None:
         with box("head"):
-            link("Jobs", "/jobs", "crumb")
-            text("/", "crumb", "span")
+            crumb("Jobs", "/jobs")
             title(name)
             self._chip = chip("queued")
-            with box("grow"):
-                pass
+            grow()
             self._stop = button("Stop", lambda: visit.tell("It ends.", stop, job_id))
 
     def show(self, state: str, *, may_stop: bool = True) -> None:

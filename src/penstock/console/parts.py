@@ -41,6 +41,18 @@ def link(shown: str, target: str, classes: str = "") -> ui.link:
     return ui.link(visible(shown), target).classes(classes)
 
 
+def crumb(shown: str, target: str) -> None:
+    """The way back, before a title."""
+    link(shown, target, "crumb")
+    text("/", "crumb", "span")
+
+
+def grow() -> None:
+    """What comes after it stands at the other end of the line."""
+    with box("grow"):
+        pass
+
+
 def chip(state: str, tone: str | None = None) -> TextElement:
     """A state by its word, its colour and its mark."""
     return text(state, f"chip {tone or TONES.get(state, 'rest')}", "span")

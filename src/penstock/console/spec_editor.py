@@ -8,7 +8,7 @@ from nicegui import ui
 
 from penstock.config.problems import InvalidConfigError
 from penstock.console.frame import Visit
-from penstock.console.parts import box, button, confirm, difference, heading, note, notify, problem, text
+from penstock.console.parts import box, button, confirm, difference, grow, heading, note, notify, problem, text
 from penstock.console.spec_problems import show_problems
 from penstock.core.errors import PenstockError
 from penstock.service.operations import managed, pipelines, versions
@@ -34,8 +34,7 @@ class SpecEditor:
             button("Compare with what runs", self._compare)
             if visit.may("pipelines.edit"):
                 self._save_button = button("Save", self._save, "main-act")
-                with box("grow"):
-                    pass
+                grow()
                 button("Delete…", self._ask_delete)
             else:
                 self._field.props("readonly")

@@ -130,11 +130,11 @@ class Dispatcher(Placement):
                     units = list(self._plan(lane))
                     if units or lane.closings or lane.detached:
                         return self._window(lane, units, now)
-                    if now >= lane.used_at + _patience_of(lane) or not lane.warm.is_set() or lane.exercises:
+                    if now >= lane.used_at + _may_rest(lane) or not lane.warm.is_set() or lane.exercises:
                         lane.exercises = max(0, lane.exercises - 1)
                         self._metrics.spark_jobs.labels("keep-warm").inc()
                         return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local)
-                timeout = returned + patience - now if waiting else lane.used_at + _patience_of(lane) - now
+                timeout = returned + patience - now if waiting else lane.used_at + _may_rest(lane) - now
                 self._lock.wait(min(max(timeout, 0.001), self._soonest(lane, now)))
 
     def _settles(self, lane: Lane) -> bool:
@@ -204,7 +204,10 @@ class Dispatcher(Placement):
         lane.carried = len(lane.returning)
         self._metrics.spark_jobs.labels("window").inc()
         notes = self._spark.journal(lane.lane)
-        return WindowRequest(lane.lane, seconds, closings + units, detach=self._spark.is_local, journal=notes)
+        local = self._spark.is_local
+        # A flow plans only with a sign of life from its group that is less than a third of the session old.
+        not_after = now + self._session_timeout * 2 / 3 if local else None
+        return WindowRequest(lane.lane, seconds, closings + units, detach=local, journal=notes, not_after=not_after)
 
     def _patience(self, lane: Lane, carried: set[str]) -> float:
         """Units that are still being made or acting in the lane have their time, too, though its window carries none:
@@ -296,6 +299,6 @@ class Dispatcher(Placement):
                 lane.join(max(0.0, end - time.monotonic()))
 
 
-def _patience_of(lane: Lane) -> float:
+def _may_rest(lane: Lane) -> float:
     """How long the lane may be without a window."""
     return _TIDY_UP if lane.held > RESTING_AT_MOST else _KEEP_WARM

@@ -72,7 +72,7 @@ class Instance:
         self._changing = threading.Lock()
         """Pipelines come and go by several threads."""
         self.spark = spark
-        self.dispatcher = Dispatcher(self.spark, metrics)
+        self.dispatcher = Dispatcher(self.spark, metrics, settings.engine.session_timeout)
         self.runs = Runs(self.id, settings, store, spark, metrics)
         self.control = Control(self.id, store, metrics, lambda: list(self.flows))
         self._publisher = Publisher(self, version, http_address)

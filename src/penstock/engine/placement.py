@@ -25,9 +25,10 @@ _EXPRESS_LEAST = 1.05
 class Placement(ABC):
     """Gives flows their lanes; one lock guards flows and lanes alike."""
 
-    def __init__(self, spark: Spark, metrics: Metrics) -> None:
+    def __init__(self, spark: Spark, metrics: Metrics, session_timeout: float) -> None:
         self._spark = spark
         self._metrics = metrics
+        self._session_timeout = session_timeout
         self._lock = threading.Condition()
         self._flows: dict[str, Flow] = {}
         self._units = itertools.count(1)

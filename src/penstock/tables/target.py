@@ -22,6 +22,8 @@ _AT_ONCE: Final = 8
 _KEPT: Final = 2
 """Connections that stay when nothing is written."""
 _CONNECT: Final = 5
+_FROZEN: Final = 30_000
+"""Milliseconds that a transaction may do nothing."""
 _DRIVERS: Final = {
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
@@ -136,6 +138,8 @@ def _engine(url: sa.URL, timeout: float) -> sa.Engine:
     if url.drivername == "postgresql+psycopg":
         # A lock or a slow statement ends before the event's own time is up: it is the database's trouble.
         options = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
+        # And who is frozen within a transaction must not keep the cursor from the partition's next owner.
+        options += f" -c idle_in_transaction_session_timeout={_FROZEN}"
         given = {"connect_timeout": _CONNECT, "options": options, "keepalives_idle": 30, "tcp_user_timeout": 20_000}
         arguments["connect_args"] = {name: value for name, value in given.items() if name not in url.query}
     elif url.drivername == "sqlite":

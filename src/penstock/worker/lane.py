@@ -66,7 +66,8 @@ class Lane:
     def run(self, request: WindowRequest) -> WindowOutcome:
         """Run the units of one window side by side; always back by the deadline where units may be left behind."""
         began = time.monotonic()
-        deadline = Deadline.after(request.seconds)
+        late = request.not_after is not None and began > request.not_after
+        deadline = Deadline.after(0.0 if late else request.seconds)
         closed = [self._close(unit) for unit in request.units if unit.closing]
         if request.retiring:
             self._retire()

@@ -154,6 +154,9 @@ class WindowRequest:
     """File of the lane's progress journal."""
     retiring: bool = False
     """True: close everything that can be closed; the process will be ended."""
+    not_after: float | None = None
+    """Monotonic time from which nothing of it may begin: a process that was frozen between plan and work may have lost
+    its partitions to another instance. None: nobody else could have them, or another machine's clock would count."""
     runs: RunsRequest | None = None
 
 

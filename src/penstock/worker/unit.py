@@ -23,8 +23,6 @@ from penstock.worker.tally import Tally
 
 _BATCH = 2_000
 """Records per read: large enough that its fixed costs vanish, small enough that the deadline is kept."""
-_STANDS_STILL = 1.0
-"""Seconds beyond its time after which a read does not count: nothing but a process that was stopped takes so long."""
 _CREATE_WITHIN = 120.0
 """Seconds that making a pipeline's plug-ins may take: an action may load a model, but not hang."""
 
@@ -58,8 +56,6 @@ class UnitRun(threading.Thread):
         self._cpu = 0.0
         self._idle = 0.0
         self._unprepared: list[RecordLike] = []
-        self._stood_still = False
-        """The process was frozen while it waited for records: its partitions may be somebody else's."""
         self._unfed: list[Item] = []
         self._preparing: tuple[list[RecordLike], float] | None = None
         self._claim = threading.Lock()
@@ -134,10 +130,6 @@ class UnitRun(threading.Thread):
                 if request.careful and not acting.busy and all(map(pipeline.reader.at_end, owned)):
                     break
                 batch = self._read(pipeline, 1 if request.careful else min(_BATCH, room - read), due)
-                if self._stood_still:
-                    # Whoever has the partitions now has read this, too; if it is still us, the next unit does.
-                    self._unprepared = batch.records if batch is not None else []
-                    break
                 if batch is not None:
                     read += len(batch.records)
                     if not self._take(pipeline, batch):
@@ -166,10 +158,7 @@ class UnitRun(threading.Thread):
         if due is not None:
             timeout = max(0.0, min(timeout, due - began))
         batch = pipeline.read(limit, timeout)
-        taken = time.monotonic() - began
-        self._idle += taken
-        has_log = pipeline.foreign is None and self.request.bounds is None
-        self._stood_still = has_log and taken > timeout + _STANDS_STILL
+        self._idle += time.monotonic() - began
         return batch
 
     def _take(self, pipeline: Pipeline, batch: Batch) -> bool:

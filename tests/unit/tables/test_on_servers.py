@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import sqlalchemy as sa
 
+from penstock.tables import target as target_module
 from penstock.tables.creation import chosen_tables, create_tables
+from penstock.tables.errors import TargetUnavailable
 from penstock.tables.load_status import SOURCES
 from penstock.tables.lookup_tables import cfg_application, cfg_database, dir_external_user_info
 from penstock.tables.merge import Merge
@@ -87,12 +89,38 @@ def test_targets_of_a_process_share_the_connections_to_their_database(postgres: 
         with target.transaction() as connection:
             connection.exec_driver_sql("SELECT 1")
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    with targets[0].transaction() as connection:
+        assert connection.exec_driver_sql(sessions).scalar() == 1
     for target in targets[1:]:
         target.close()
         target.close()
     with targets[0].transaction() as connection:
-        assert connection.exec_driver_sql(sessions).scalar() == 1
+        assert connection.exec_driver_sql(sessions).scalar() == 1, "who has gone takes nothing from the others"
     targets[0].close()
+
+
+def test_who_is_frozen_within_a_transaction_keeps_no_locks(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_module, "_FROZEN", 300)
+    url = postgres.create_database()
+    frozen, next_owner = Target(url), Target(url)
+    with frozen.transaction() as connection:
+        connection.exec_driver_sql("CREATE TABLE cursors AS SELECT 1 AS place")
+
+    def freeze() -> None:
+        with frozen.transaction() as held:
+            held.exec_driver_sql("UPDATE cursors SET place = 2")
+            # Nothing more comes from it: the next owner waits for the row, and gets it.
+            with next_owner.transaction() as connection:
+                connection.exec_driver_sql("UPDATE cursors SET place = 3")
+
+    with pytest.raises(TargetUnavailable):
+        freeze()
+    with next_owner.transaction() as connection:
+        assert connection.exec_driver_sql("SELECT place FROM cursors").scalar() == 3
+    frozen.close()
+    next_owner.close()
 
 
 def test_hundreds_of_transactions_at_once_take_turns(postgres: PostgresServer) -> None:

@@ -12,7 +12,22 @@ from penstock.console.decoders import show_attempts
 from penstock.console.edit_dialog import open_edit
 from penstock.console.frame import Visit, pages, pipeline_url, query_of, url
 from penstock.console.letter_filters import PATH
-from penstock.console.parts import box, button, card, chip, confirm, facts, link, plain, problem, raw_bytes, text, title
+from penstock.console.parts import (
+    box,
+    button,
+    card,
+    chip,
+    confirm,
+    crumb,
+    facts,
+    grow,
+    link,
+    plain,
+    problem,
+    raw_bytes,
+    text,
+    title,
+)
 from penstock.console.tables import cell
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.service.operations import dead_letters as operations
@@ -68,12 +83,10 @@ def _head(visit: Visit, letter: LetterDetail) -> None:
         confirm("Discard this dead letter?", say, go, reason=True, button_label="Discard").open()
 
     with box("head"):
-        link("Dead letters", PATH, "crumb")
-        text("/", "crumb", "span")
+        crumb("Dead letters", PATH)
         title(f"{letter.topic}/{letter.partition}@{letter.offset}")
         chip(letter.status)
-        with box("grow"):
-            pass
+        grow()
         if not visit.may("dead_letters.operate"):
             return
         if letter.status != "replaying":

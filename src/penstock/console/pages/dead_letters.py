@@ -9,7 +9,7 @@ from nicegui import ui
 from penstock.console import words
 from penstock.console.frame import Visit, pages, url
 from penstock.console.letter_filters import FACETS, PATH, Chosen, chosen
-from penstock.console.parts import TONES, box, button, confirm, empty, link, text, title
+from penstock.console.parts import TONES, box, button, confirm, empty, grow, link, text, title
 from penstock.console.tables import Column, cell, table
 from penstock.service.operations import dead_letters as operations
 from penstock.service.operations.letter_models import ErrorGroupView, FacetsView, LetterChoice, LetterItem
@@ -35,8 +35,7 @@ async def dead_letters(visit: Visit) -> None:
     with box("head"):
         title("Dead letters")
         text(_count(facets), "muted")
-        with box("grow"):
-            pass
+        grow()
         _search(asked)
     if asked.words:
         _tags(asked, facets)
@@ -148,8 +147,7 @@ def _list(visit: Visit, asked: Chosen, page: Page[LetterItem]) -> None:
 
     with box("head"):
         hint = text("", "muted")
-        with box("grow"):
-            pass
+        grow()
         replaying = button("Replay all…", replay)
         discarding = button("Discard all…", ask_discard, "danger")
         replaying.visible = discarding.visible = visit.may("dead_letters.operate")

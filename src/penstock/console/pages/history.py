@@ -11,7 +11,7 @@ from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.order_filters import PATH, Chosen, chosen
 from penstock.console.order_words import STATES, opened_row, order_row, state_name
-from penstock.console.parts import box, button, empty, link, problem, text, title
+from penstock.console.parts import box, button, empty, grow, link, problem, text, title
 from penstock.console.tables import Column, cell, expandable, table
 from penstock.core.errors import PenstockError
 from penstock.service.operations import work_orders as operations
@@ -64,8 +64,7 @@ async def history(visit: Visit) -> None:
     with box("head"):
         title("History")
         count = text("", "muted")
-        with box("grow"):
-            pass
+        grow()
         _search(asked)
     if asked.words:
         _tags(asked)
@@ -206,8 +205,7 @@ class _List:
         self._opened: set[str] = set()
         with box("head"):
             self._hint = text("", "muted small")
-            with box("grow"):
-                pass
+            grow()
             self._sorts()
             self._retry = button("Retry all…", lambda: self._bulk("retry"))
             self._cancel = button("Cancel all…", lambda: self._bulk("cancel"))
@@ -237,8 +235,7 @@ class _List:
                 link("First page", self._asked.address(size=size))
             if page.next is not None:
                 link("Next page", self._asked.address(size=size, after=page.next))
-            with box("grow"):
-                pass
+            grow()
             text("Rows per page", "muted small")
             for each in _SIZES:
                 here = each == _size(self._visit)

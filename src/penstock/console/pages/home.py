@@ -11,7 +11,7 @@ from penstock.console import words
 from penstock.console.data import Overview
 from penstock.console.frame import Visit, pages, pipeline_url, query_of, refreshing, url
 from penstock.console.overview import Line
-from penstock.console.parts import TONES, box, button, confirm, empty, figure, link, text, title
+from penstock.console.parts import TONES, box, button, confirm, empty, figure, grow, link, text, title
 from penstock.console.tables import Column, cell, curve, table
 from penstock.core.status import State
 from penstock.service.access import Actor
@@ -64,7 +64,7 @@ async def home(visit: Visit) -> None:
     figures = _Figures(found)
     with box("head"):
         title("Pipelines")
-        box_grow()
+        grow()
         search = ui.input(placeholder="Search   /", value=visit.asked("q") or "").props("outlined dense clearable")
         search.classes("field search").props('data-search aria-label="Search pipelines"')
     every = visit.asked("all") is not None
@@ -111,11 +111,6 @@ def _elsewhere() -> None:
         link("History of work orders", "/history")
         link("Workflows", "/workflows")
         link("Triggers", "/triggers")
-
-
-def box_grow() -> None:
-    with box("grow"):
-        pass
 
 
 class _Figures:

@@ -10,7 +10,7 @@ from nicegui import ui
 from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.offsets_dialog import open_offsets
-from penstock.console.parts import TONES, box, button, chip, confirm, empty, link, text, title
+from penstock.console.parts import TONES, box, button, chip, confirm, crumb, empty, grow, text, title
 from penstock.console.pipeline_picture import Picture, Shown
 from penstock.console.spec_tab import SpecTab
 from penstock.console.tables import Column, cell, table
@@ -107,12 +107,10 @@ class _Head:
         self._visit, self._name = visit, name
         self.look: Callable[[], Awaitable[None]] | None = None
         with box("head"):
-            link("Pipelines", "/", "crumb")
-            text("/", "crumb", "span")
+            crumb("Pipelines", "/")
             title(name)
             self._chip = chip("starting")
-            with box("grow"):
-                pass
+            grow()
             with box("head") as acts:
                 self._resume = button("Resume", lambda: self._act("resumed"), "main-act")
                 self._pause = button("Pause", lambda: self._act("paused"))

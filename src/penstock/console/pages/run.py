@@ -23,7 +23,7 @@ from penstock.console.order_words import (
     step_row,
     workflow_url,
 )
-from penstock.console.parts import asking, box, button, card, chip, facts, link, text, title
+from penstock.console.parts import asking, box, button, card, chip, crumb, facts, grow, link, text, title
 from penstock.console.run_logs import Logs
 from penstock.console.tables import table
 from penstock.console.workflow_graph import draw, placed
@@ -67,14 +67,11 @@ class _Shown:
         self._visit, self._definition, self._seen = visit, definition, found
         self._may = visit.may("work_orders.operate")
         with box("head"):
-            link("History", PATH, "crumb")
-            text("/", "crumb", "span")
-            link(short_id(found.work_order_id), order_url(found.work_order_id), "crumb")
-            text("/", "crumb", "span")
+            crumb("History", PATH)
+            crumb(short_id(found.work_order_id), order_url(found.work_order_id))
             title(f"Run {short_id(found.id)}")
             self._chip = chip("available")
-            with box("grow"):
-                pass
+            grow()
             self._retry = button("Run again", lambda: self._again(None), "main-act")
             self._cancel = button("Cancel", self._take_back)
         with box("stack") as self._body:

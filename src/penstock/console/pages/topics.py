@@ -10,7 +10,19 @@ from penstock.console import words
 from penstock.console.bytes_view import raw, shown
 from penstock.console.decoders import show_attempts
 from penstock.console.frame import Visit, pages, query_of, url, waiting
-from penstock.console.parts import asking, box, button, empty, facts, heading, link, plain, problem, raw_bytes, title
+from penstock.console.parts import (
+    asking,
+    box,
+    button,
+    crumb,
+    empty,
+    facts,
+    heading,
+    plain,
+    problem,
+    raw_bytes,
+    title,
+)
 from penstock.console.parts import text as said
 from penstock.console.tables import Column, cell, table
 from penstock.core.errors import ConfigError, PenstockError
@@ -82,8 +94,7 @@ async def browse(visit: Visit) -> None:
         raise ConfigError("which topic?", hint="choose one from the list of topics")
     ui.page_title(f"{topic} · Penstock")
     with box("head"):
-        link("Topics", "/topics", "crumb")
-        said("/", "crumb", "span")
+        crumb("Topics", "/topics")
         title(topic)
     pipeline = await _pipeline(visit)
     if pipeline is None:

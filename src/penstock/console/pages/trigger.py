@@ -18,12 +18,13 @@ from penstock.console.parts import (
     card,
     chip,
     confirm,
+    crumb,
     empty,
     facts,
     figure,
+    grow,
     link,
     note,
-    text,
     title,
 )
 from penstock.console.tables import cell
@@ -51,8 +52,7 @@ _MESSAGES: Final = 10
 async def new_trigger(visit: Visit) -> None:
     flows = (await visit.ask(list_workflows, limit=1000)).items
     with box("head"):
-        link("Triggers", _PATH, "crumb")
-        text("/", "crumb", "span")
+        crumb("Triggers", _PATH)
         title("New trigger")
     if not visit.may("triggers.edit"):
         empty("Your role lets you look at triggers, not make them.", "Ask an admin for the role operator.")
@@ -194,12 +194,10 @@ class _Head:
     def __init__(self, visit: Visit, known: TriggerDetail) -> None:
         self._visit, self.known = visit, known
         with box("head"):
-            link("Triggers", _PATH, "crumb")
-            text("/", "crumb", "span")
+            crumb("Triggers", _PATH)
             title(known.name)
             self._chip = chip("disabled")
-            with box("grow"):
-                pass
+            grow()
             with box("head") as acts:
                 self._switch = button("Enable", self._turn, "main-act")
                 button("Delete…", self._ask_delete, "danger")

@@ -7,7 +7,7 @@ from typing import Final
 from nicegui import ui
 
 from penstock.console.frame import Visit, pages, query_of, refreshing
-from penstock.console.parts import box, button, empty, link, text, title
+from penstock.console.parts import box, button, empty, grow, link, text, title
 from penstock.console.tables import Column, table
 from penstock.console.trigger_switch import switch
 from penstock.console.trigger_words import trigger_row
@@ -33,8 +33,7 @@ async def triggers(visit: Visit) -> None:
     may = visit.may("triggers.edit")
     with box("head"):
         title("Triggers")
-        with box("grow"):
-            pass
+        grow()
         search = ui.input(placeholder="Search   /", value=visit.asked("q") or "").props("outlined dense clearable")
         search.classes("field search").props('data-search aria-label="Search triggers"')
         if may:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from penstock.console import words
 from penstock.console.frame import Visit, pages
-from penstock.console.parts import asking, box, button, confirm, empty, heading, plain, problem, text, title
+from penstock.console.parts import asking, box, button, confirm, empty, grow, heading, plain, problem, text, title
 from penstock.console.tables import Column, cell, table
 from penstock.core.durations import parse_duration
 from penstock.core.errors import ConfigError, PenstockError
@@ -52,8 +52,7 @@ async def _users(visit: Visit) -> None:
     found = await visit.ask(users.list_users)
     with box("head"):
         heading("Users")
-        with box("grow"):
-            pass
+        grow()
         button("New user…", lambda: _new_user(visit))
     if not found:
         empty("There are no users yet.", "Make one, give it a role, and set http.auth to local.")
@@ -160,8 +159,7 @@ async def _tokens(visit: Visit) -> None:
     found = await visit.ask(tokens.list_tokens)
     with box("head"):
         heading("Tokens")
-        with box("grow"):
-            pass
+        grow()
         button("New token…", lambda: _new_token(visit))
     if not found:
         empty("There are no tokens yet.", "A token lets a program use the API with a role of its own.")

@@ -20,7 +20,7 @@ from penstock.console.order_words import (
     step_row,
     workflow_url,
 )
-from penstock.console.parts import box, button, card, chip, facts, link, note, plain, text, title
+from penstock.console.parts import box, button, card, chip, crumb, facts, grow, link, note, plain, text, title
 from penstock.console.tables import table
 from penstock.service.operations import work_orders as operations
 from penstock.service.operations.work_order_models import RunDetail, WorkOrderDetail
@@ -48,12 +48,10 @@ class _Shown:
         self._seen: WorkOrderDetail | None = None
         self.look = self._nothing
         with box("head"):
-            link("History", PATH, "crumb")
-            text("/", "crumb", "span")
+            crumb("History", PATH)
             title(short_id(order.id))
             self._chip = chip("pending")
-            with box("grow"):
-                pass
+            grow()
             self._retry = button("Retry", self._again, "main-act")
             self._cancel = button("Cancel", self._take_back)
         with box("stack") as self._body:

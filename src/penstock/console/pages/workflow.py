@@ -9,7 +9,7 @@ from nicegui import ui
 from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.order_words import order_row
-from penstock.console.parts import box, button, card, confirm, empty, facts, link, plain, text, title
+from penstock.console.parts import box, button, card, confirm, crumb, empty, facts, grow, link, plain, text, title
 from penstock.console.run_dialog import open_run
 from penstock.console.tables import Column, cell, table
 from penstock.console.trigger_words import trigger_row
@@ -79,11 +79,9 @@ def _head(visit: Visit, found: WorkflowDetail) -> None:
         confirm(f"Delete {found.name}?", say, delete, button_label="Delete").open()
 
     with box("head"):
-        link("Workflows", _PATH, "crumb")
-        text("/", "crumb", "span")
+        crumb("Workflows", _PATH)
         title(found.name)
-        with box("grow"):
-            pass
+        grow()
         if visit.may("workflows.operate"):
             button("Run…", lambda: open_run(visit, found), "main-act")
         if visit.may("workflows.edit"):

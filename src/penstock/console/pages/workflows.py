@@ -9,7 +9,7 @@ from nicegui import ui
 from penstock.console import words
 from penstock.console.frame import Visit, pages, query_of, url
 from penstock.console.order_words import workflow_url
-from penstock.console.parts import box, empty, link, text, title
+from penstock.console.parts import box, empty, grow, link, text, title
 from penstock.console.tables import Column, cell, table
 from penstock.service.operations.workflow_models import WorkflowItem
 from penstock.service.operations.workflows import list_workflows
@@ -32,8 +32,7 @@ async def workflows(visit: Visit) -> None:
     page = await visit.ask(list_workflows, text=wanted, limit=_AT_ONCE, after=visit.asked("after"))
     with box("head"):
         title("Workflows")
-        with box("grow"):
-            pass
+        grow()
         search = ui.input(placeholder="Search   /", value=wanted or "").props("outlined dense clearable")
         search.classes("field search").props('data-search aria-label="Search workflows"')
         search.on("keydown.enter", lambda: ui.navigate.to(url(PATH, q=search.value)))
