@@ -22,8 +22,9 @@ _AT_ONCE: Final = 8
 _KEPT: Final = 2
 """Connections that stay when nothing is written."""
 _CONNECT: Final = 5
-_FROZEN: Final = 30_000
-"""Milliseconds that a transaction may do nothing."""
+_FROZEN: Final = 30
+"""Seconds that a transaction may do nothing: who is frozen within one must not keep the cursor from the partition's
+next owner."""
 _DRIVERS: Final = {
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
@@ -138,8 +139,7 @@ def _engine(url: sa.URL, timeout: float) -> sa.Engine:
     if url.drivername == "postgresql+psycopg":
         # A lock or a slow statement ends before the event's own time is up: it is the database's trouble.
         options = f"-c statement_timeout={milliseconds} -c lock_timeout={milliseconds}"
-        # And who is frozen within a transaction must not keep the cursor from the partition's next owner.
-        options += f" -c idle_in_transaction_session_timeout={_FROZEN}"
+        options += f" -c idle_in_transaction_session_timeout={_FROZEN}s"
         given = {"connect_timeout": _CONNECT, "options": options, "keepalives_idle": 30, "tcp_user_timeout": 20_000}
         arguments["connect_args"] = {name: value for name, value in given.items() if name not in url.query}
     elif url.drivername == "sqlite":
@@ -151,6 +151,8 @@ def _engine(url: sa.URL, timeout: float) -> sa.Engine:
             "read_timeout": max(1, milliseconds // 1000),
             "write_timeout": max(1, milliseconds // 1000),
             "charset": "utf8mb4",
+            # It ends idle connections without a transaction, too; those are opened again when they are needed.
+            "init_command": f"SET SESSION wait_timeout = {_FROZEN}",
         }
     try:
         engine = sa.create_engine(url, **arguments)

@@ -102,7 +102,7 @@ def test_targets_of_a_process_share_the_connections_to_their_database(postgres: 
 def test_who_is_frozen_within_a_transaction_keeps_no_locks(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target_module, "_FROZEN", 300)
+    monkeypatch.setattr(target_module, "_FROZEN", 1)
     url = postgres.create_database()
     frozen, next_owner = Target(url), Target(url)
     with frozen.transaction() as connection:

@@ -58,7 +58,9 @@ class Log:
     def close(self) -> None: ...
 
 
-def test_a_window_that_was_planned_before_a_freeze_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_that_was_planned_before_a_freeze_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out.txt"
     (tmp_path / "steps.py").write_text(ACT.format(out=str(out)))
     connection = {"bootstrap": "127.0.0.1:1"}
