@@ -77,7 +77,8 @@ class Data:
         self._overview.forget()
 
     def _look(self) -> Overview:
-        statuses = list(self.desk.snapshot().statuses.values())
+        now = self.desk.snapshot()
+        statuses = [now.status(name) for name in now.names]
         self._rates.look([Totals(each.pipeline, each.events, each.failures) for each in statuses])
         lines = most_urgent_first(line_of(each, self._rates.of(each.pipeline)) for each in statuses)
         return Overview(lines, verdict(lines))

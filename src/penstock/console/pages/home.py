@@ -49,17 +49,7 @@ _COMMANDS: Final[dict[str, Callable[[Desk, Actor, str], object]]] = {
 async def home(visit: Visit) -> None:
     found = await visit.ask(visit.data.overview)
     if not found.lines:
-        empty(
-            "No pipeline has run yet.",
-            "`penstock init` writes a first pipeline file, `penstock run FILE` runs it; it appears here by itself.",
-        )
-        _elsewhere()
-
-        async def appear() -> None:
-            if (await visit.ask(visit.data.overview)).lines:
-                ui.navigate.reload()
-
-        refreshing(appear)
+        _nothing_yet(visit)
         return
     figures = _Figures(found)
     with box("head"):
@@ -67,6 +57,7 @@ async def home(visit: Visit) -> None:
         grow()
         search = ui.input(placeholder="Search   /", value=visit.asked("q") or "").props("outlined dense clearable")
         search.classes("field search").props('data-search aria-label="Search pipelines"')
+        _new_button(visit)
     every = visit.asked("all") is not None
 
     async def act(label: str, name: str) -> None:
@@ -102,6 +93,27 @@ async def home(visit: Visit) -> None:
             rows.rows = fresh
 
     refreshing(look)
+
+
+def _nothing_yet(visit: Visit) -> None:
+    empty(
+        "No pipeline has run yet.",
+        "`penstock init` writes a first pipeline file, `penstock run FILE` runs it; it appears here by itself.",
+    )
+    with box("head"):
+        _new_button(visit)
+    _elsewhere()
+
+    async def appear() -> None:
+        if (await visit.ask(visit.data.overview)).lines:
+            ui.navigate.reload()
+
+    refreshing(appear)
+
+
+def _new_button(visit: Visit) -> None:
+    if visit.may("pipelines.edit"):
+        button("New pipeline…", lambda: ui.navigate.to("/new/pipeline"))
 
 
 def _elsewhere() -> None:

@@ -58,7 +58,7 @@ async def new_trigger(visit: Visit) -> None:
         empty("Your role lets you look at triggers, not make them.", "Ask an admin for the role operator.")
         return
     if not flows:
-        empty("There is no workflow that it could start.", "`penstock workflows apply FILE` makes one.")
+        empty("There is no workflow that it could start.", "Make one under Workflows; then it can have a trigger.")
         return
     schema = await visit.ask(operations.trigger_schema)
     asked = visit.asked("workflow")

@@ -9,10 +9,11 @@ from nicegui import ui
 from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.order_words import order_row
-from penstock.console.parts import box, button, card, confirm, crumb, empty, facts, grow, link, plain, text, title
+from penstock.console.parts import box, button, card, confirm, crumb, empty, facts, grow, link, note, text, title
 from penstock.console.run_dialog import open_run
 from penstock.console.tables import Column, cell, table
 from penstock.console.trigger_words import trigger_row
+from penstock.console.workflow_editor import WorkflowEditor
 from penstock.console.workflow_graph import draw, placed
 from penstock.service.access import Actor
 from penstock.service.operations import work_orders, workflow_documents
@@ -52,20 +53,18 @@ async def workflow(visit: Visit) -> None:
     with card("Last work orders"):
         orders = _Orders(visit, found)
         await orders.look()
-    with box("split"):
-        with card("About it"):
-            facts(
-                [
-                    ("Id", found.id),
-                    ("Project", found.project),
-                    ("From", found.origin),
-                    ("Concurrency", found.concurrency or "as the project says"),
-                    ("Versions", found.versions),
-                    ("Changed", words.moment_of(found.updated_at)),
-                ]
-            )
-        with card("Definition"):
-            plain(found.text)
+    with card("Definition"):
+        await WorkflowEditor(visit, found).versions()
+    with card("About it"):
+        facts(
+            [
+                ("Id", found.id),
+                ("Project", found.project),
+                ("From", found.origin),
+                ("Concurrency", found.concurrency or "as the project says"),
+                ("Changed", words.moment_of(found.updated_at)),
+            ]
+        )
     refreshing(orders.look)
 
 
@@ -78,6 +77,8 @@ def _head(visit: Visit, found: WorkflowDetail) -> None:
         say = "Its triggers end, on every instance. The work orders that they brought in stay in the history."
         confirm(f"Delete {found.name}?", say, delete, button_label="Delete").open()
 
+    if visit.asked("saved") == str(found.revision):
+        note("Saved; runs that begin from now on use it.")
     with box("head"):
         crumb("Workflows", _PATH)
         title(found.name)

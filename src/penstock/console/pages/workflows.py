@@ -9,7 +9,7 @@ from nicegui import ui
 from penstock.console import words
 from penstock.console.frame import Visit, pages, query_of, url
 from penstock.console.order_words import workflow_url
-from penstock.console.parts import box, empty, grow, link, text, title
+from penstock.console.parts import box, button, empty, grow, link, text, title
 from penstock.console.tables import Column, cell, table
 from penstock.service.operations.workflow_models import WorkflowItem
 from penstock.service.operations.workflows import list_workflows
@@ -37,14 +37,16 @@ async def workflows(visit: Visit) -> None:
         search.classes("field search").props('data-search aria-label="Search workflows"')
         search.on("keydown.enter", lambda: ui.navigate.to(url(PATH, q=search.value)))
         search.on("clear", lambda: ui.navigate.to(PATH))
+        if visit.may("workflows.edit"):
+            button("New workflow…", lambda: ui.navigate.to("/new/workflow"), "main-act")
     if not page.items:
         if wanted:
             empty("No workflow is called like this.", "Take the search away to see all of them.")
         else:
             empty(
                 "There is no workflow yet.",
-                "Write a document with `kind: workflow` and give it to `penstock workflows apply FILE`; or import one "
-                "from Lightning with `penstock import lightning PROJECT.yaml`.",
+                "Make one here, or write a document with `kind: workflow` and give it to `penstock workflows apply "
+                "FILE`; or import one from Lightning with `penstock import lightning PROJECT.yaml`.",
             )
         return
     table(_COLUMNS, [_row(each) for each in page.items], key="id", label="Workflows")

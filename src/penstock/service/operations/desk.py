@@ -54,6 +54,11 @@ class Snapshot:
     def names(self) -> list[str]:
         return sorted({*self.statuses, *self.wanted, *self.managed})
 
+    def status(self, name: str) -> PipelineStatus:
+        """How a pipeline is; one that has not run yet is at rest."""
+        known = self.statuses.get(name)
+        return known or PipelineStatus(pipeline=name, state="stopped", reason="no instance runs it")
+
 
 class Desk:
     """Threads may share it."""

@@ -62,14 +62,14 @@ def get_pipeline(desk: Desk, actor: Actor, name: str) -> PipelineDetail:
         file=file,
         text=kept.text if kept else None,
         revision=kept.revision if kept else None,
-        places=_places(now.statuses.get(name)),
+        places=_places(now.status(name)),
     )
 
 
 def partitions(desk: Desk, actor: Actor, name: str, *, ask: bool = False) -> list[PartitionView]:
     """As the instances last said, or (`ask`) as the cluster says now."""
     desk.pipeline(actor, "pipelines.view", name)
-    status = desk.snapshot().statuses.get(name) or PipelineStatus(pipeline=name, state="stopped")
+    status = desk.snapshot().status(name)
     if ask:
         status = PipelineStatus(pipeline=name, state=status.state, partitions=list(status.partitions))
         complaints = with_lag([status], [desk.spec(name)])
@@ -165,37 +165,32 @@ def _items(desk: Desk, actor: Actor) -> Iterator[PipelineItem]:
 
 
 def _item(now: Snapshot, name: str) -> PipelineItem:
-    status, wanted, kept, view = (
-        now.statuses.get(name),
-        now.wanted.get(name),
-        now.managed.get(name),
-        now.views.get(name),
-    )
-    lags = [place.lag for place in status.partitions] if status else []
+    status, wanted, view = now.status(name), now.wanted.get(name), now.views.get(name)
+    lags = [place.lag for place in status.partitions]
     return PipelineItem(
         name=name,
-        state=status.state if status else "stopped",
-        reason=status.reason if status else "no instance runs it",
+        state=status.state,
+        reason=status.reason,
         desired=wanted.desired if wanted else "running",
         set_by=wanted.set_by if wanted else None,
         set_at=wanted.set_at if wanted else None,
         resume_at=wanted.resume_at if wanted else None,
         rate_limit=wanted.rate_limit if wanted else None,
-        events=status.events if status else 0,
-        failures=status.failures if status else 0,
-        dead_letters=status.dead_letters if status else 0,
+        events=status.events,
+        failures=status.failures,
+        dead_letters=status.dead_letters,
         lag=sum(lag or 0 for lag in lags) if any(lag is not None for lag in lags) else None,
         partitions=len(lags),
         rate=view.rate if view else None,
         p50_ms=view.p50_ms if view else None,
         p99_ms=view.p99_ms if view else None,
         instances=wanted.instances if wanted else [],
-        managed=kept is not None,
+        managed=name in now.managed,
         project=now.projects.get(name),
     )
 
 
-def _places(status: PipelineStatus | None) -> list[PartitionView]:
+def _places(status: PipelineStatus) -> list[PartitionView]:
     return [
         PartitionView(
             topic=place.topic,
@@ -205,5 +200,5 @@ def _places(status: PipelineStatus | None) -> list[PartitionView]:
             lag=place.lag,
             owner=place.owner,
         )
-        for place in (status.partitions if status else [])
+        for place in status.partitions
     ]

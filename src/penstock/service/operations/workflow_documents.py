@@ -83,9 +83,7 @@ def replace(desk: Desk, actor: Actor, workflow: str, text: str, revision: int | 
     box, before = SecretBox.of(desk.store, desk.settings), _definition(desk, row)
     definition = box.hidden(spec.definition()) | {name: before[name] for name in ("lightning",) if name in before}
     changed = WorkflowRow(id=row.id, project_id=row.project_id, name=row.name, concurrency=spec.concurrency)
-    warnings = []
-    if row.origin not in ("store", "import"):
-        warnings = [f"it came from {row.origin}: what is changed here lasts until that is applied again"]
+    passing = lasts_until(row.origin)
     with audited(
         desk.store,
         actor,
@@ -98,7 +96,14 @@ def replace(desk: Desk, actor: Actor, workflow: str, text: str, revision: int | 
             changed, definition, version_of(definition), delete_others=False, expected=revision
         )
         change.after = text
-    return detail_of(desk, actor, saved, warnings)
+    return detail_of(desk, actor, saved, [passing] if passing else [])
+
+
+def lasts_until(origin: str) -> str | None:
+    """Why what is changed here may not last; None: it does."""
+    if origin in ("store", "import"):
+        return None
+    return f"it came from {origin}: what is changed here lasts until that is applied again"
 
 
 def delete(desk: Desk, actor: Actor, workflow: str, revision: int | None) -> None:
