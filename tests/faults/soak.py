@@ -34,8 +34,8 @@ from tests.support.waiting import until
 
 
 def value(seq: int) -> bytes:
-    """One in fifty fails for good, one in three hundred at its first attempt."""
-    return json.dumps({"seq": seq, "do": "raise" if seq % 50 == 7 else None, "fails": int(seq % 331 == 23)}).encode()
+    """One in fifty fails for good, spread over all partitions; one in three hundred fails at its first attempt."""
+    return json.dumps({"seq": seq, "do": "raise" if seq % 51 == 7 else None, "fails": int(seq % 331 == 23)}).encode()
 
 
 @dataclass
@@ -151,7 +151,7 @@ class Soak:
 def run(minutes: float, seed: int, rate: float) -> dict[str, Any]:
     """The soak from start to verdict; raises AssertionError on a breach."""
     dice = random.Random(seed)
-    options = {"retry": {"attempts": 3, "backoff": "200ms"}}
+    options = {"retry": {"attempts": 3, "backoff": "50ms"}}
     folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
     with (
         KafkaCluster(3) as cluster,

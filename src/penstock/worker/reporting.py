@@ -19,17 +19,21 @@ _FEW = 100
 """So many holes always fit into a commit."""
 
 
-def holds(pipeline: Pipeline) -> set[Partition]:
-    """Partitions to read no further from: their order forbids it, or what is open could not be remembered."""
+def holds(pipeline: Pipeline, share: int) -> set[Partition]:
+    """Partitions to read no further from: their order forbids it, what is open could not be remembered, or so many of
+    their events wait that there would be no room for other partitions'."""
     acting = pipeline.acting
     waiting = acting.waiting
+    full = {tp for tp, offsets in waiting.items() if len(offsets) >= share}
     if acting.tail_only:
         # A short wait is not worth a stop of the fetching, which takes a while to begin again.
         end = acting.deadline.at
-        return {
+        return full | {
             tp for tp, offsets in waiting.items() if len(offsets) >= _AHEAD or _due(acting, (*tp, min(offsets))) >= end
         }
-    return {tp for tp, offsets in waiting.items() if len(offsets) > _FEW and not _fit(pipeline, tp, sorted(offsets))}
+    return full | {
+        tp for tp, offsets in waiting.items() if len(offsets) > _FEW and not _fit(pipeline, tp, sorted(offsets))
+    }
 
 
 def _due(acting: Acting, place: Coordinates) -> float:

@@ -114,7 +114,9 @@ class UnitRun(threading.Thread):
             pipeline.close_action()
             return acting.finish()
         acting.end_deferrals(owned)
-        read, room = 0, request.max_records - len(rest)
+        # Whatever waits for a retry leaves room for the other partitions.
+        read, room = 0, max(1, request.max_records - len(rest))
+        share = max(1, request.max_records // (2 * len(owned)))
         try:
             self._take_up(pipeline, rest)
             while not (self.deadline.expired or tally.full or self._unfed) and read < room:
@@ -122,14 +124,15 @@ class UnitRun(threading.Thread):
                 due = acting.next_due
                 if pipeline.reader.exhausted and (due is None or due >= self.deadline.at):
                     break
-                held = holds(pipeline)
+                held = holds(pipeline, share)
                 pipeline.reader.hold(held)
                 if held >= owned and (due is None or due >= self.deadline.at) and not acting.busy:
                     # Everything waits for a retry that comes after this unit.
                     break
                 if request.careful and not acting.busy and all(map(pipeline.reader.at_end, owned)):
                     break
-                batch = self._read(pipeline, 1 if request.careful else min(_BATCH, room - read), due)
+                limit = 1 if request.careful else min(_BATCH, share, room - read)
+                batch = self._read(pipeline, limit, due)
                 if batch is not None:
                     read += len(batch.records)
                     if not self._take(pipeline, batch):

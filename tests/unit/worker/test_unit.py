@@ -1,10 +1,10 @@
-"""Units of a window that comes to its worker too late."""
+"""Units over a log: windows that come too late, and partitions that wait beside others that do not."""
 
 from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +20,43 @@ from penstock.worker.protocol import Assignment, Partition, UnitOutcome, UnitReq
 
 ACT = """
 def act(event):
+    if event.event.get("fails"):
+        raise RuntimeError("not now")
     with open({out!r}, "a") as out:
         out.write(f"{{event.event['n']}} ")
 """
-RECORDS = [Record("t", 0, n, b"k", b'{"n": %d}' % n, None, 1, 1) for n in range(3)]
 SECONDS = 0.2
 
 
 class Log:
-    """Three records, as a reader gives them."""
+    """Records in memory, as a reader gives them; those of the last partition first."""
 
     trouble = Trouble()
     exhausted = False
+    records: Mapping[Partition, list[Record]]
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._at: dict[Partition, int] = {}
+        self._held: set[Partition] = set()
 
     def place(self, wanted: Mapping[Partition, int]) -> None:
         self._at = dict(wanted)
 
-    def hold(self, partitions: set[Partition]) -> None: ...
+    def hold(self, partitions: set[Partition]) -> None:
+        self._held = partitions
 
     def read(self, limit: int, timeout: float) -> Batch | None:
-        start = self._at["t", 0]
-        if start == len(RECORDS):
-            time.sleep(timeout)
-        records = list(RECORDS[start : start + limit])
-        self._at["t", 0] = start + len(records)
-        return Batch(records, {("t", 0): start}, dict(self._at)) if records else None
+        for place in sorted(set(self._at) - self._held, reverse=True):
+            start = self._at[place]
+            records = self.records[place][start : start + limit]
+            if records:
+                self._at[place] += len(records)
+                return Batch(records, {place: start}, {place: self._at[place]})
+        time.sleep(timeout)
+        return None
 
     def at_end(self, partition: Partition) -> bool:
-        return self._at[partition] == len(RECORDS)
+        return self._at[partition] == len(self.records[partition])
 
     def position(self, partition: Partition) -> int:
         return self._at[partition]
@@ -58,21 +64,36 @@ class Log:
     def close(self) -> None: ...
 
 
-def test_a_window_that_was_planned_before_a_freeze_does_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out.txt"
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out.txt"
+
+
+@pytest.fixture
+def blueprint(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     (tmp_path / "steps.py").write_text(ACT.format(out=str(out)))
-    connection = {"bootstrap": "127.0.0.1:1"}
     spec = PipelineSpec.model_validate(
         {
             "name": "p",
-            "source": {"config": {"topics": ["t"], "format": "json", "connection": connection}},
+            "source": {"config": {"topics": ["t"], "format": "json", "connection": {"bootstrap": "127.0.0.1:1"}}},
             "action": {"type": "python", "config": {"callable": f"{tmp_path}/steps.py:act"}},
+            "options": {"retry": {"attempts": 1000, "backoff": "50ms", "max_backoff": "50ms"}},
         }
     )
     monkeypatch.setattr(pipeline, "Reader", Log)
-    blueprint, lane = pickle.dumps(blueprint_of(spec)), Lane()
+    return pickle.dumps(blueprint_of(spec))
+
+
+def records(partition: int, values: Iterable[bytes]) -> list[Record]:
+    return [Record("t", partition, at, b"k", value, None, 1, 1) for at, value in enumerate(values)]
+
+
+def test_a_window_that_was_planned_before_a_freeze_does_nothing(
+    blueprint: bytes, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered = records(0, (b'{"n": %d}' % n for n in range(3)))
+    monkeypatch.setattr(Log, "records", {("t", 0): numbered}, raising=False)
+    lane = Lane()
 
     def run(number: int, not_after: float) -> UnitOutcome:
         request = UnitRequest(number, "p", 1, blueprint, [Assignment("t", 0, 1, 0)], SECONDS, 1_000)
@@ -85,3 +106,22 @@ def test_a_window_that_was_planned_before_a_freeze_does_nothing(
     second = run(2, time.monotonic() + 60)
     assert (second.counts.acted, [part.frontier for part in second.partitions]) == (3, [3])
     assert out.read_text().split() == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("most", [4, 6])
+def test_a_partition_that_waits_leaves_room_for_the_others(
+    blueprint: bytes, out: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    waits = records(1, [b'{"fails": true}', *[b'{"n": "behind"}'] * 20])
+    goes_on = records(0, (b'{"n": %d}' % n for n in range(5)))
+    monkeypatch.setattr(Log, "records", {("t", 0): goes_on, ("t", 1): waits}, raising=False)
+    lane, assignments = Lane(), [Assignment("t", partition, 1, 0) for partition in (0, 1)]
+    for number in range(1, 8):
+        request = UnitRequest(number, "p", 1, blueprint, assignments, SECONDS, most)
+        (outcome,) = lane.run(WindowRequest("l", SECONDS, [request], detach=False)).units
+        assignments = [
+            Assignment(part.topic, part.partition, 1, part.frontier, part.holes, part.retries)
+            for part in outcome.partitions
+        ]
+    assert {part.partition: part.frontier for part in assignments} == {0: 5, 1: 0}
+    assert out.read_text().split() == ["0", "1", "2", "3", "4"]
