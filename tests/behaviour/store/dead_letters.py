@@ -158,6 +158,10 @@ class DeadLettersBehaviour:
             (DeadLetterFilter(text="schön"), {3}),
             (DeadLetterFilter(text="full"), {2}),
             (DeadLetterFilter(text="lf"), {4}),
+            (DeadLetterFilter(text="ä"), {3}),
+            (DeadLetterFilter(error="LL"), {2}),
+            (DeadLetterFilter(error="%"), {2}),
+            (DeadLetterFilter(error="ll", text="zz"), set()),
             (DeadLetterFilter(text="half", pipeline="other", stage="act"), {4}),
             (DeadLetterFilter(text="half", pipeline="orders"), set()),
             (DeadLetterFilter(error="such order", text="schön"), {3}),
@@ -186,12 +190,16 @@ class DeadLettersBehaviour:
             DeadLetterFilter(error="no such", text="needle 7"),
             DeadLetterFilter(text="needle 7", status="new", since=5, until=8),
             DeadLetterFilter(text="needle 7", pipeline="orders", partition=0),
+            DeadLetterFilter(text="7!"),
+            DeadLetterFilter(text="7!", stage="decode"),
+            DeadLetterFilter(text="!"),
             DeadLetterFilter(pipeline="orders", stage="decode"),
         ],
     )
     def test_the_rare_and_old_is_found_behind_much_else(self, store: Store, which: DeadLetterFilter) -> None:
         store.dead_letters.record(
-            [letter(n, value=b"needle %d" % n, stage="decode" if n == 7 else "act", **failed_at(n)) for n in range(10)]
+            [letter(n, value=b"needle %d" % n, **failed_at(n)) for n in range(10) if n != 7]
+            + [letter(7, value=b"needle 7!", stage="decode", **failed_at(7))]
             + [letter(n, value=b"hay %d" % n, **failed_at(n)) for n in range(10, 5_500)]
         )
         assert [row.offset for row in store.dead_letters.list(which)] == [7]

@@ -43,3 +43,18 @@ class FacetsBehaviour:
         store.dead_letters.record([letter(n, **failed_at(n)) for n in range(4)])
         found = store.dead_letters.facets()
         assert (found.letters, found.complete) == (2, False)
+
+    def test_facets_by_a_text_count_what_is_new_or_else_what_there_is(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(counting, "COUNTED", 100)
+        monkeypatch.setattr(counting, "_ENOUGH", 10)
+        rare = [letter(n, value=b"needle", pipeline="sewing", **failed_at(n)) for n in range(5)]
+        hay = [letter(n, value=b"hay and straw", **failed_at(n)) for n in range(5, 300)]
+        store.dead_letters.record([*rare, *hay])
+        frequent = store.dead_letters.facets(DeadLetterFilter(text="straw"))
+        assert (frequent.letters, frequent.complete) == (100, False)
+        old = store.dead_letters.facets(DeadLetterFilter(text="needle"))
+        assert (old.letters, old.complete, old.counts["pipeline"]) == (5, True, {"sewing": 5})
+        few = store.dead_letters.facets(DeadLetterFilter(text="hay", until=50))
+        assert (few.letters, few.complete) == (45, True)

@@ -19,6 +19,7 @@ Condition = sa.ColumnElement[bool]
 _EQUAL: Final = ("pipeline", "topic", "partition", "stage", "status", "fingerprint")
 _TAGGED: Final = ("pipeline", "topic", "partition", "stage", "fingerprint")
 """Columns whose values are in the index of texts too; a letter's status changes too often for that."""
+_NUMBERS: Final = postgresql.ARRAY(sa.SmallInteger())
 _INDEXED: Final[tuple[tuple[str, ...], ...]] = (
     *(("fingerprint",), ("topic", "partition"), ("pipeline", "status")),
     *(("topic",), ("pipeline",), ("stage",), ("status",)),
@@ -67,19 +68,20 @@ def text_conditions(database: Database, which: DeadLetterFilter) -> Iterator[Con
 
 def indexed(database: Database, which: DeadLetterFilter) -> sa.Select[Any]:
     """Ids of letters by PostgreSQL's index of texts; columns narrow the choice and are compared again elsewhere."""
-    numbers = {search.tag(name, _clean(getattr(which, name))) for name in _TAGGED if getattr(which, name) is not None}
-    for text in (which.error, which.text):
-        numbers.update(search.grams_of(search.wanted(text or "")))
+    every = {search.tag(name, _clean(getattr(which, name))) for name in _TAGGED if getattr(which, name) is not None}
     c = dead_letter_search.c
     query = sa.select(c.letter_id).where(*text_conditions(database, which))
     if which.since is not None:
         query = query.where(c.last_failed_at >= which.since)
     if which.until is not None:
         query = query.where(c.last_failed_at < which.until)
-    if not numbers:
-        return query
-    asked = sa.cast(sorted(numbers), postgresql.ARRAY(sa.SmallInteger()))
-    return query.where(sa.type_coerce(c.grams, postgresql.ARRAY(sa.SmallInteger())).contains(asked))
+    grams = sa.type_coerce(c.grams, _NUMBERS)
+    for text in (which.error, which.text):
+        asked = search.asked(search.wanted(text or ""))
+        every.update(asked.every)
+        if asked.some:
+            query = query.where(grams.overlap(sa.cast(asked.some, _NUMBERS)))
+    return query.where(grams.contains(sa.cast(sorted(every), _NUMBERS))) if every else query
 
 
 def narrowest(which: DeadLetterFilter) -> list[Condition]:

@@ -2,13 +2,15 @@
 
 PostgreSQL finds a piece of text within other text by an index only with an extension that not every server has, so the
 store keeps an index of its own: the runs of three bytes that a letter's text is made of, as numbers. Who looks for a
-text asks for all its numbers at once and then looks at the few texts that have them.
+text asks for all its numbers at once and then looks at the few texts that have them. A number has each byte's kind in a
+place of its own, so that a text of one or two bytes stands for all runs that begin with it.
 """
 
 from __future__ import annotations
 
+import string
 import zlib
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.core.dead_letter import DeadLetter, Failure
 from penstock.store.tables import clean
@@ -18,9 +20,36 @@ KEY_CHARACTERS: Final = 100
 VALUE_BYTES: Final = 1000
 """How much of the error, the key and the value can be found: the index costs several times what it covers."""
 
-_SHORTEST: Final = 3
-"""Shorter texts have no run of three bytes: they are looked for in row after row."""
+_RUN: Final = 3
 _ASKED: Final = 4
+_KINDS: Final = 40
+"""Kinds of bytes: as many as three places in a small integer allow."""
+_OTHER: Final = 36
+
+
+def _kinds() -> bytes:
+    """The kind of each byte: letters and digits each have one of their own, signs share four. Bytes of other scripts
+    are spread over those of letters and digits: who writes in them looks for words too."""
+    kinds = bytearray(_OTHER if byte < 128 else byte % _OTHER for byte in range(256))
+    for kind, character in enumerate(string.ascii_lowercase + string.digits):
+        kinds[ord(character)] = kind
+    for kind, characters in enumerate(("\"'", "-_.", ":/"), start=_OTHER + 1):
+        for character in characters:
+            kinds[ord(character)] = kind
+    return bytes(kinds)
+
+
+_KIND_OF: Final = _kinds()
+_END: Final = bytes([_OTHER] * (_RUN - 1))
+"""Follows a text: its last bytes begin runs as well."""
+
+
+class Asked(NamedTuple):
+    """Numbers that every text has which contains the one that is looked for."""
+
+    every: list[int]
+    some: list[int]
+    """At least one of them; empty: nothing is asked."""
 
 
 def searched_error(failure: Failure) -> str:
@@ -40,13 +69,24 @@ def wanted(text: str) -> str:
     return clean(text).lower()
 
 
-def grams_of(text: str) -> list[int]:
-    """What every text must have that contains this one; none where it is too short to say. Some of a long text are
-    enough: each costs a walk through a part of the index, and the texts found are compared as a whole."""
-    raw = text.encode()
-    places = range(len(raw) - _SHORTEST + 1)
+def asked(text: str) -> Asked:
+    """What to ask the index for. Some runs of a long text are enough: each costs a walk through a part of the index,
+    and the texts found are compared as a whole."""
+    kinds = text.encode().translate(_KIND_OF)
+    if len(kinds) < _RUN:
+        return Asked([], _beginning(kinds) if kinds else [])
+    places = range(len(kinds) - _RUN + 1)
     step = max(1, -(-len(places) // _ASKED))
-    return [number for at in places[::step] for number in _grams(raw[at : at + _SHORTEST])]
+    return Asked([number for at in places[::step] for number in _runs(kinds[at : at + _RUN])], [])
+
+
+def _beginning(kinds: bytes) -> list[int]:
+    """All runs that begin with these kinds."""
+    room = _KINDS ** (_RUN - len(kinds))
+    first = 0
+    for kind in kinds:
+        first = first * _KINDS + kind
+    return [number - 32_768 for number in range(first * room, (first + 1) * room)]
 
 
 def tag(name: str, value: object) -> int:
@@ -70,5 +110,8 @@ def _tags(where: Any, failure: Failure) -> set[int]:
 
 
 def _grams(raw: bytes) -> set[int]:
-    # Any function of three bytes will do; this one keeps apart what lower-case text is mostly made of.
-    return {(a * 1601 + b * 41 + c) % 65_536 - 32_768 for a, b, c in zip(raw, raw[1:], raw[2:], strict=False)}
+    return _runs(raw.translate(_KIND_OF) + _END)
+
+
+def _runs(kinds: bytes) -> set[int]:
+    return {(a * _KINDS + b) * _KINDS + c - 32_768 for a, b, c in zip(kinds, kinds[1:], kinds[2:], strict=False)}
