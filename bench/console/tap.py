@@ -29,8 +29,9 @@ class _Watcher(threading.Thread):
 
     def run(self) -> None:
         with httpx.stream("GET", self._url, timeout=30) as answer:
+            answer.raise_for_status()
             for line in answer.iter_lines():
-                self.samples += line.startswith("data:")
+                self.samples += line.startswith("data: ") and line != "data: {}"
                 if self.over.is_set():
                     return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from typing import Final, TypeVar
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.status import PipelineStatus
 from penstock.engine.books import PipelineView
 from penstock.engine.instance import Instance
@@ -36,6 +37,8 @@ FRESH: Final = 1.0
 """Seconds for which what was read is shown again: several pages and streams cost one question."""
 _LETTERS_FRESH: Final = 5.0
 """The same for counts of dead letters: of a million, counting takes a tenth of a second."""
+_LETTERS_OLD: Final = 2 * _LETTERS_FRESH
+"""Older counts are not shown; until then they are, while somebody counts again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,15 @@ class Snapshot:
 
     @property
     def names(self) -> list[str]:
-        return sorted({*self.statuses, *self.wanted, *self.managed})
+        return sorted({*self.statuses, *self.wanted, *self.managed, *self.views})
 
     def status(self, name: str) -> PipelineStatus:
         """How a pipeline is; one that has not run yet is at rest."""
-        known = self.statuses.get(name)
-        return known or PipelineStatus(pipeline=name, state="stopped", reason="no instance runs it")
+        if (known := self.statuses.get(name)) is not None:
+            return known
+        if (begun := self.views.get(name)) is not None:
+            return PipelineStatus(pipeline=name, state=begun.state, reason=begun.reason)
+        return PipelineStatus(pipeline=name, state="stopped", reason="no instance runs it")
 
 
 class Desk:
@@ -80,6 +86,7 @@ class Desk:
         self._lock = threading.Lock()
         self._snapshot: tuple[float, Snapshot] | None = None
         self._letters: tuple[float, dict[str, int]] | None = None
+        self._counting: threading.Thread | None = None
 
     def close(self) -> None:
         """Ends what it has begun; the store is its owner's."""
@@ -132,6 +139,8 @@ class Desk:
         """The pipeline's project, if the pipeline is there and the actor has the right.
 
         One that the actor may not even see is as if it were not there."""
+        if name not in self.snapshot().names and name in self._running():
+            self.forget()  # it has begun since
         project = self.project_of(name)
         known = name in self.snapshot().names
         if not known or not allows(actor, "pipelines.view", project):
@@ -145,10 +154,8 @@ class Desk:
 
     def _read(self) -> Snapshot:
         instance = self.instance()
-        now = SYSTEM.monotonic()
-        if self._letters is None or now >= self._letters[0] + _LETTERS_FRESH:
-            self._letters = (now, self.store.dead_letters.counts_by_pipeline())
-        statuses = {status.pipeline: status for status in pipeline_statuses(self.store, letters=self._letters[1])}
+        letters = self._open_letters()
+        statuses = {status.pipeline: status for status in pipeline_statuses(self.store, letters=letters)}
         managed = {row.name: row for row in self.store.managed.all()}
         owners = {row.id: row.project_id for row in self.store.workflows.list()}
         triggers = [row for row in self.store.triggers.changes() if row.workflow_id in owners]
@@ -160,3 +167,24 @@ class Desk:
             | {name: row.project_id for name, row in managed.items() if row.project_id is not None},
             views={view.name: view for view in instance.snapshot()} if instance else {},
         )
+
+    def _open_letters(self) -> dict[str, int]:
+        """By pipeline. Nobody waits for them who was shown others a moment ago."""
+        counted = self._letters
+        age = SYSTEM.monotonic() - counted[0] if counted is not None else _LETTERS_OLD
+        if counted is None or age >= _LETTERS_OLD:
+            counted = self._letters = self._count()
+        elif age >= _LETTERS_FRESH and not (self._counting and self._counting.is_alive()):
+            self._counting = threading.Thread(target=self._count_again, name="letters", daemon=True)
+            self._counting.start()
+        return counted[1]
+
+    def _count(self) -> tuple[float, dict[str, int]]:
+        return SYSTEM.monotonic(), self.store.dead_letters.counts_by_pipeline()
+
+    def _count_again(self) -> None:
+        with contextlib.suppress(Unavailable):  # whoever asks next counts, or learns it
+            counted = self._count()
+            with self._lock:
+                # Something that was changed meanwhile is not in it.
+                self._letters = counted if self._letters is not None else None
