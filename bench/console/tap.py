@@ -15,7 +15,7 @@ from bench.engine.rig import Rig
 from bench.report import Bar, Result
 
 PARTITIONS: Final = 4
-_PER_SECOND: Final = 100
+_PER_SECOND: Final = 1_000
 
 
 class _Watcher(threading.Thread):
@@ -23,7 +23,7 @@ class _Watcher(threading.Thread):
 
     def __init__(self, process: PenstockProcess, pipeline: str) -> None:
         super().__init__(daemon=True)
-        self._url = f"{process.url}/api/v1/pipelines/{pipeline}/tap?per_second={_PER_SECOND}&limit=10000&seconds=300"
+        self._url = f"{process.url}/api/v1/pipelines/{pipeline}/tap?per_second={_PER_SECOND}&limit=100000&seconds=300"
         self.samples = 0
         self.over = threading.Event()
 
@@ -83,7 +83,7 @@ def _drained(rig: Rig, topic: str, name: str, events: int, *, samples: list[int]
         problems.append(f"{name}: the sink saw {count:,} of {events:,} events")
     if samples is not None:
         samples.append(watcher.samples)
-        if watcher.samples < taken:
+        if watcher.samples < taken * _PER_SECOND / 2:
             problems.append(f"{name}: {watcher.samples} samples in {taken:.0f} s")
     warm, seconds = seen.span(before=events // 20)
     return warm / seconds

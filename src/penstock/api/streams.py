@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import orjson
@@ -33,8 +33,8 @@ class TooManyStreams(Unavailable):
 class Following(Protocol):
     """A bounded series that waits for what comes next."""
 
-    def next(self) -> BaseModel | None:
-        """The next one; None: nothing came for a moment."""
+    def some(self) -> Sequence[BaseModel]:
+        """The next ones; none where nothing came for a moment."""
 
     @property
     def over(self) -> bool:
@@ -78,11 +78,11 @@ async def _series(following: Following, name: str) -> AsyncIterator[bytes]:
     quiet = asyncio.get_running_loop().time()
     try:
         while not following.over:
-            found = await run_in_threadpool(following.next)
+            found = await run_in_threadpool(following.some)
             now = asyncio.get_running_loop().time()
-            if found is not None:
+            if found:
                 quiet = now
-                yield event(name, found)
+                yield b"".join(event(name, each) for each in found)
             elif now - quiet >= _KEEP_ALIVE:
                 quiet = now
                 yield b": still here\n\n"

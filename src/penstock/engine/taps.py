@@ -10,8 +10,8 @@ from typing import Final
 
 from penstock.worker.samples import Sample, TapStage, TapWish
 
-MOST_PER_SECOND: Final = 100
-_KEPT: Final = 500
+MOST_PER_SECOND: Final = 1_000
+_KEPT: Final = 2_000
 """Samples that wait for a slow looker; older ones are dropped."""
 
 
@@ -29,12 +29,12 @@ class Tap:
         self.dropped = 0
         """Samples that nobody took in time."""
 
-    def next(self, timeout: float) -> Sample | None:
-        """The next one; None: none came within so many seconds."""
+    def take(self, most: int, timeout: float) -> list[Sample]:
+        """The next ones; none where none came within so many seconds."""
         with self._news:
             if not self._samples:
                 self._news.wait(timeout)
-            return self._samples.popleft() if self._samples else None
+            return [self._samples.popleft() for _ in range(min(most, len(self._samples)))]
 
     def put(self, samples: Iterable[Sample]) -> None:
         with self._news:

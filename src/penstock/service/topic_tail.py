@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from penstock.config.spec import ConnectionSpec
 from penstock.core.deadline import Deadline
 from penstock.core.event import Record
@@ -26,31 +24,28 @@ class TopicTail:
         count = self._cluster.existing([topic])[topic]
         marks = self._cluster.watermarks([(topic, partition) for partition in range(count)])
         self._deadline, self._left = Deadline.after(seconds), limit
-        self._found: deque[Record] = deque()
         self._reader = Reader(client, name="penstock-tail")
         self._reader.place({place: max(first, end - last) for place, (first, end) in marks.items()})
 
-    def next(self) -> Record | None:
-        """The next record; None: none came for a moment."""
-        if not self._found:
-            self._read()
-        if not self._found or not self._left:
-            return None
-        self._left -= 1
-        return self._found.popleft()
+    def some(self) -> list[Record]:
+        """The next records; none where none came for a moment."""
+        records = self._read()[: self._left]
+        self._left -= len(records)
+        return records
 
     @property
     def over(self) -> bool:
-        return not self._left or (self._deadline.expired and not self._found)
+        return not self._left or self._deadline.expired
 
     def close(self) -> None:
         self._reader.close()
 
-    def _read(self) -> None:
+    def _read(self) -> list[Record]:
         batch = self._reader.read(100, min(_WAIT, self._deadline.remaining))
         if batch is not None:
-            self._found.extend(Record.of(record) for record in batch.records)
-        elif self._reader.trouble.error:
+            return [Record.of(record) for record in batch.records]
+        if self._reader.trouble.error:
             # A client reports every lost connection; only a cluster that no longer answers is an outage.
             self._cluster.cluster_id()
             self._reader.trouble.error = None
+        return []

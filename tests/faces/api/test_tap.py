@@ -141,6 +141,6 @@ def test_a_pipeline_that_runs_elsewhere_says_where_to_ask(api: Api) -> None:
 
 def test_a_tap_is_bounded(api: Api) -> None:
     Tapped(api)
-    for bad in ("seconds=301", "limit=10001", "per_second=101", "per_second=0", "stage=nowhere", "seconds=x"):
+    for bad in ("seconds=301", "limit=100001", "per_second=1001", "per_second=0", "stage=nowhere", "seconds=x"):
         assert api.ask("GET", f"/pipelines/orders/tap?{bad}", "viewer").status_code == 422
     assert api.ask("GET", "/pipelines/nothing/tap", "viewer").status_code == 404

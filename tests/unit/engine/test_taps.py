@@ -70,19 +70,16 @@ def test_each_looker_gets_its_stages_and_a_slow_one_the_newest() -> None:
     taps = Taps()
     acts, filters, other = (
         taps.open("p", ["act"], 5, 60),
-        taps.open("p", ["filter"], 500, 60),
+        taps.open("p", ["filter"], 5_000, 60),
         taps.open("q", ["act"], 5, 60),
     )
-    assert filters.per_second == 100
-    taps.give("p", [sample("act", n) for n in range(600)] + [sample("filter", 7)])
-    first = acts.next(0)
-    assert first is not None
-    assert (first.offset, acts.dropped) == (100, 100)
-    only = filters.next(0)
-    assert only is not None
-    assert (only.stage, only.offset) == ("filter", 7)
-    assert filters.next(0.01) is None
-    assert other.next(0) is None
+    assert filters.per_second == 1_000
+    taps.give("p", [sample("act", n) for n in range(2_100)] + [sample("filter", 7)])
+    assert [each.offset for each in acts.take(2, 0)] == [100, 101]
+    assert (acts.dropped, len(acts.take(5_000, 0))) == (100, 1_998)
+    assert [(each.stage, each.offset) for each in filters.take(10, 0)] == [("filter", 7)]
+    assert filters.take(10, 0.01) == []
+    assert other.take(10, 0) == []
 
 
 def test_a_tap_whose_looker_is_gone_ends_with_its_time(clock: _Clock) -> None:

@@ -33,7 +33,7 @@ class Instance:
         self.flows: list[Flow] = []
 
     def snapshot(self) -> list[PipelineView]:
-        return [PipelineView(flow.name, "starting", None) for flow in self.flows]
+        return [PipelineView(name=flow.name, state="starting", reason=None) for flow in self.flows]
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ def tap(
     name: Name,
     stage: Annotated[list[TapStage] | None, Query(description="Only these stages.", max_length=4)] = None,
     seconds: Annotated[float, Query(gt=0, le=300, description="How long.")] = 30.0,
-    limit: Annotated[int, Query(ge=1, le=10_000, description="How many samples.")] = 1_000,
-    per_second: Annotated[float, Query(ge=0.1, le=100, description="Most samples a second, of all stages.")] = 20.0,
+    limit: Annotated[int, Query(ge=1, le=100_000, description="How many samples.")] = 1_000,
+    per_second: Annotated[float, Query(ge=0.1, le=1_000, description="Most samples a second, of all stages.")] = 20.0,
 ) -> StreamingResponse:
     following = operations.tap(
         desk, actor, name, stages=stage or STAGES, seconds=seconds, limit=limit, per_second=per_second

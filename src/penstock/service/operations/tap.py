@@ -22,9 +22,11 @@ __all__ = ["LONGEST", "MOST", "STAGES", "NotHere", "SampleView", "TapStage", "Ta
 STAGES: Final[tuple[TapStage, ...]] = get_args(TapStage)
 LONGEST: Final = 300.0
 """Seconds: whoever wants more asks again."""
-MOST: Final = 10_000
+MOST: Final = 100_000
 _WAIT: Final = 0.5
 """Seconds that one look waits."""
+_AT_ONCE: Final = 100
+"""Samples of one look."""
 _AS_READ: Final = ("json", "avro")
 """Formats whose decoded values have the fields of their records, by which rules name them."""
 
@@ -66,21 +68,18 @@ class Tapping:
         self._desk, self._tap, self._plain = desk, tap, plain
         self._deadline, self._left = Deadline.after(seconds), limit
 
-    def next(self) -> SampleView | None:
-        """The next one; None: none came for a moment."""
-        found = self._tap.next(min(_WAIT, self._deadline.remaining)) if self._left else None
-        if found is None:
-            return None
-        self._left -= 1
-        return self._view(found)
+    def some(self) -> list[SampleView]:
+        """The next ones; none where none came for a moment."""
+        return self._taken(min(_WAIT, self._deadline.remaining))
 
-    def taken(self, most: int = 100) -> list[SampleView]:
+    def there(self) -> list[SampleView]:
         """Those that are there already."""
-        found: list[SampleView] = []
-        while self._left and len(found) < most and (sample := self._tap.next(0)) is not None:
-            self._left -= 1
-            found.append(self._view(sample))
-        return found
+        return self._taken(0)
+
+    def _taken(self, wait: float) -> list[SampleView]:
+        found = self._tap.take(min(self._left, _AT_ONCE), wait)
+        self._left -= len(found)
+        return [self._view(sample) for sample in found]
 
     @property
     def over(self) -> bool:
@@ -161,7 +160,7 @@ def tap(
 def look(desk: Desk, actor: Actor, name: str, tapping: Tapping) -> list[SampleView]:
     """What an open tap has now, if the actor may still see it."""
     desk.pipeline(actor, "topics.view", name)
-    return tapping.taken()
+    return tapping.there()
 
 
 def _elsewhere(desk: Desk, name: str) -> str:

@@ -129,10 +129,9 @@ class Tail:
     def __init__(self, desk: Desk, following: TopicTail) -> None:
         self._desk, self._following = desk, following
 
-    def next(self) -> RecordView | None:
-        """The next one; None: none came for a moment."""
-        record = self._following.next()
-        return None if record is None else _view(self._desk, record)
+    def some(self) -> list[RecordView]:
+        """The next ones; none where none came for a moment."""
+        return [_view(self._desk, record) for record in self._following.some()]
 
     @property
     def over(self) -> bool:
