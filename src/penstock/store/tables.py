@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import orjson
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
@@ -29,13 +30,16 @@ class CleanText(sa.types.TypeDecorator[str]):
 
 
 class JsonText(sa.types.TypeDecorator[dict[str, Any]]):
-    """A small mapping as JSON; escapes keep what `clean` would change."""
+    """A small mapping as JSON; escapes keep what `clean` would change. Texts in it are mostly plain."""
 
     impl = sa.Text
     cache_ok = True
 
     def process_bind_param(self, value: dict[str, Any] | None, dialect: sa.Dialect) -> str:  # noqa: ARG002 - see above
-        return json.dumps(value or {}, default=str)
+        try:
+            return orjson.dumps(value or {}, default=str).decode()
+        except orjson.JSONEncodeError:  # halves of surrogate pairs, numbers of more than 64 bits
+            return json.dumps(value, default=str)
 
     def process_result_value(self, value: str | None, dialect: sa.Dialect) -> dict[str, Any]:  # noqa: ARG002 - see above
         loaded: dict[str, Any] = json.loads(value or "{}")
