@@ -16,6 +16,7 @@ import structlog
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError, PenstockError
+from penstock.core.memory import collect_rarely
 from penstock.core.metrics import Metrics
 from penstock.core.status import PipelineSummary
 from penstock.engine.blueprint import blueprint_of, parallel_safe
@@ -88,6 +89,7 @@ class Instance:
         sizes = LaneSizes.local if self.spark.is_local else LaneSizes.cluster
         self.dispatcher.start(sizes(self.settings.engine, self.spark.cores))
         self._started = True
+        collect_rarely()
         # Before any flow joins its group: one that should not run is not begun.
         self.control.read()
         self.control.start()

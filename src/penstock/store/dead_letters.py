@@ -39,7 +39,7 @@ class DeadLetters(Importing):
             return
         with self._database.write() as connection:
             ids = self._recording.write(connection, letters)
-            steps = [rows.step_values(ids[rows.place_of(x)], x) | {"taken_by": by} for x in letters]
+            steps = [rows.step_values(*each, by) for each in zip(ids, letters, strict=True)]
             self._recording.add_steps(connection, steps)
 
 

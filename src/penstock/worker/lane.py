@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.core.deadline import Deadline
-from penstock.core.memory import give_back
+from penstock.core.memory import collect_rarely, give_back
 from penstock.kafka.calls import CALLS
 from penstock.worker.journal import Journal, Pages
 from penstock.worker.pipeline import Pipeline
@@ -55,13 +55,10 @@ class Lane:
         self._journal: Journal | None = None
         self._pages: dict[int, Pages] = {}
         self._running: Running | None = None
-        # Batches are short-lived: scanning young objects each 700 allocations costs a tenth of the drain and frees
-        # nothing.
-        gc.set_threshold(50_000, 20, 50)
-        # On a cluster Spark collects garbage after every task; without this it would look at every module's objects
-        # each time, for some 25 ms.
+        # Looking at young objects costs a tenth of a drain and frees nothing. On a cluster Spark collects garbage after
+        # every task, too, and would look at every module's objects each time, for some 25 ms.
         gc.collect()
-        gc.freeze()
+        collect_rarely()
 
     def run(self, request: WindowRequest) -> WindowOutcome:
         """Run the units of one window side by side; always back by the deadline where units may be left behind."""

@@ -57,8 +57,7 @@ class Importing(Keeping):
         ids = self._recording.write(connection, [each.letter for each in fresh])
         changed: list[dict[str, Any]] = []
         steps: list[dict[str, Any]] = []
-        for each in fresh:
-            letter_id = ids[rows.place_of(each.letter)]
+        for letter_id, each in zip(ids, fresh, strict=True):
             steps += [_step(letter_id, step) for step in each.history]
             steps.append(_step(letter_id, DeadLetterStep(at=now, kind="imported", text="", by=by, data={})))
             # The replay that held it is another store's.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -34,17 +35,18 @@ class Recording:
         self._search = _search_insert(database)
         self._steps = insert_many(database, dead_letter_steps, _STEP, _steps)
 
-    def write(self, connection: sa.Connection, letters: Sequence[DeadLetter]) -> dict[LetterPlace, int]:
-        """Make the letters, or update those there are; ids by place."""
+    def write(self, connection: sa.Connection, letters: Sequence[DeadLetter]) -> list[int]:
+        """Make the letters, or update those there are; their ids."""
+        places = [rows.place_of(letter) for letter in letters]
         # One statement must not meet a row twice, and writers that take rows in the same order cannot deadlock.
-        latest = dict(sorted({rows.place_of(letter): letter for letter in letters}.items()))
+        latest = dict(sorted(zip(places, letters, strict=True), key=itemgetter(0)))
         stored = self._letters.run(connection, [rows.letter_values(letter) for letter in latest.values()])
         ids = {LetterPlace(*place): number for number, *place in stored}
         numbered = [(ids[at], letter) for at, letter in latest.items()]
         for some in rows.by_size(numbered):
             self._payloads.run(connection, [rows.payload_values(*each, self._files) for each in some])
         self.make_searchable(connection, numbered)
-        return ids
+        return [ids[at] for at in places]
 
     def make_searchable(self, connection: sa.Connection, numbered: Sequence[tuple[int, DeadLetter]]) -> None:
         """Put the letters' texts where they are looked for."""

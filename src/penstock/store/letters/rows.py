@@ -112,14 +112,14 @@ def search_values(letter_id: int, letter: DeadLetter, *, with_grams: bool) -> di
     return values
 
 
-def step_values(letter_id: int, letter: DeadLetter) -> dict[str, Any]:
+def step_values(letter_id: int, letter: DeadLetter, by: str | None) -> dict[str, Any]:
     failure = letter.failure
     return {
         "letter_id": letter_id,
         "at": failure.last_failed_at,
         "kind": "failed",
         "text": failure.error,
-        "taken_by": None,
+        "taken_by": by,
         "data": failure_data(failure, letter.spec_version),
     }
 
