@@ -55,8 +55,9 @@ demo: setup ## Run actions, a table and a workflow on the embedded broker and wa
 kafka-cluster: setup-dev ## Run three Kafka nodes on ports 9094 to 9096, with topics to try triggers on, until Ctrl-C
 	@$(BIN)/python -m bench.kafka_cluster $(ARGS)
 
+# Tests wait for sessions, back-offs and starts half of their time: three at once keep two cores at work.
 test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL, a registry and a browser into .cache)
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-faults: setup-dev ## Run the fault matrix on three brokers (half an hour); its table goes to bench/results
 	@$(BIN)/python -m pytest tests/faults -m faults $(ARGS)

@@ -9,10 +9,12 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from penstock.store import Store, schema
+from penstock.store import DeadLetterFilter, Store, schema
 from penstock.store.database import Database
+from penstock.store.dead_letters import DeadLetters
 from penstock.store.upsert import upsert
 from penstock.store.workflow_tables import WORDS
+from tests.behaviour.store.letters import letter
 
 
 class OldInstance:
@@ -85,3 +87,15 @@ class UpgradingBehaviour:
             assert (wanted.revision, wanted.restarts, wanted.rate_limit, wanted.events) == (0, 0, None, [])
             assert store.dead_letters.count() == 1
         old.close()
+
+    def test_letters_are_found_by_their_texts_after_these_are_indexed_anew(self, url: str) -> None:
+        before = Database.connect(url, create=True)
+        with before.write() as connection:
+            schema.migrate(connection, "0005")
+        DeadLetters(before).record([letter(1, value=b"order 7")])
+        before.close()
+        with Store.open(url) as store:
+            while store.dead_letters.make_searchable():
+                pass
+            for text in ("order 7", "7"):
+                assert store.dead_letters.count(DeadLetterFilter(text=text)) == 1
