@@ -53,4 +53,5 @@ def mount(app: FastAPI, data: Data) -> None:
         reconnect_timeout=10.0,
     )
     app.add_middleware(ContentPolicy, not_under=_OTHERS)
-    app.add_middleware(GZipMiddleware, minimum_size=1000)
+    # The default level takes three times as long, on the loop that all pages share, for a twentieth less.
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)

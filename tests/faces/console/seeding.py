@@ -42,6 +42,9 @@ PIPELINES = (
     Seeded("invoices-to-sql", "idle", None, 40_118, 0, 0, 0),
 )
 
+CROWD = 60
+"""Further pipelines, at rest, where there shall be many."""
+
 _STACK = 'Traceback (most recent call last):\n  File "booking.py", line 12, in book\n    total = float(amount)\n'
 _SPEC = {
     "name": "payments",
@@ -67,6 +70,12 @@ def seed(store: Store, *, letters: bool = True) -> None:
     store.desired.fail("payments", by=INSTANCE, reason="ValueError: amount is not a number", events=[])
     if letters:
         store.dead_letters.record(list(_letters()))
+
+
+def crowd(store: Store) -> None:
+    """Many more that have nothing to do."""
+    states = [StateRow(pipeline=f"crowd-{n}", instance=INSTANCE, state="idle", reason=None) for n in range(CROWD)]
+    store.pipelines.put_states(states)
 
 
 def beat(store: Store) -> None:

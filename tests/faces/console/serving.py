@@ -1,6 +1,7 @@
 """A console over a seeded store, in a process of its own: `python -m tests.faces.console.serving FOLDER [OPTIONS]`.
 
-`--pulse`: the pipelines go on; `--login`: users are asked for. It ends when its standard input does.
+`--pulse`: the pipelines go on; `--login`: users are asked for; `--crowd`: there are many more pipelines. It ends
+when its standard input does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.service.health import STARTING
 from penstock.service.operations.desk import Desk
 from penstock.service.passwords import hash_password
 from penstock.store import Store
-from tests.faces.console.seeding import PASSWORD, USERS, Pulse, seed
+from tests.faces.console.seeding import PASSWORD, USERS, Pulse, crowd, seed
 from tests.faces.console.work_seeding import JobHand, seed_work
 
 
@@ -32,6 +33,8 @@ def main(folder: Path, options: list[str]) -> None:
     with Store.open(url) as store:
         seed(store)
         seed_work(store, settings)
+        if "--crowd" in options:
+            crowd(store)
         desk, authentication = Desk(store, settings), Authentication(store, settings)
         if "--login" in options:
             for email, role in USERS.items():

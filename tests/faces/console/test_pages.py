@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.faces.console.seeding import PIPELINES
+from tests.faces.console.conftest import served
+from tests.faces.console.seeding import CROWD, PIPELINES
 
 
 def open_page(page: Page, path: str) -> None:
@@ -39,6 +41,21 @@ def test_home_search_is_kept_in_the_address(page: Page) -> None:
     expect(page).to_have_url(re.compile(r"\?q=ship$"))
     page.reload()
     expect(page.locator("tbody tr")).to_have_count(1)
+
+
+def test_home_shows_the_most_urgent_and_searches_among_all(context: BrowserContext, tmp_path: Path) -> None:
+    every = len(PIPELINES) + CROWD
+    with served(tmp_path, "--crowd") as address:
+        page = context.new_page()
+        open_page(page, address)
+        expect(page.get_by_text(f"The 50 most urgent of {every} are shown.")).to_be_visible()
+        expect(page.locator("tbody tr")).to_have_count(50)
+        page.get_by_label("Search pipelines").fill(f"crowd-{CROWD - 1}")
+        expect(page.locator("tbody tr td.lead a")).to_have_text([f"crowd-{CROWD - 1}"])
+        page.get_by_label("Search pipelines").fill("")
+        expect(page.locator("tbody tr")).to_have_count(50)
+        page.get_by_role("button", name="Show all").click()
+        expect(page.locator("tbody tr")).to_have_count(every)
 
 
 def test_a_pipeline_is_paused_and_resumed_from_home(page: Page) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nicegui import ui
+from nicegui.events import ValueChangeEventArguments
 
 from penstock.console import words
 from penstock.console.data import Overview
@@ -28,7 +29,7 @@ _COLUMNS: Final = (
     Column("last", "Last event"),
     Column("acts", "", "acts"),
 )
-_FIRST: Final = 100
+_FIRST: Final = 50
 """Rows that are drawn at first: the most urgent ones; a page of three hundred takes a browser too long."""
 _ACTS: Final[dict[State, list[str]]] = {
     "paused": ["Resume", "Restart"],
@@ -71,16 +72,28 @@ async def home(visit: Visit) -> None:
         else:
             await go()
 
+    seen: list[Overview] = [found]
+
+    def wanted() -> list[dict[str, Any]]:
+        # Whoever looks for one looks among all.
+        return _ROWS.of(seen[0], every=every or bool(search.value))
+
     columns = _COLUMNS if visit.may("pipelines.operate") else _COLUMNS[:-1]
-    rows = table(columns, _ROWS.of(found, every=every), key="pipeline", label="Pipelines", on_act=act)
+    rows = table(columns, wanted(), key="pipeline", label="Pipelines", on_act=act)
+
+    def searched(event: ValueChangeEventArguments[Any]) -> None:
+        ui.navigate.history.replace(query_of(visit.request, q=event.value))
+        if len(fresh := wanted()) != len(rows.rows):
+            rows.rows = fresh
+
+    # Before the filter, so that it finds all of them.
+    search.on_value_change(searched)
     rows.bind_filter_from(search, "value", backward=lambda value: value or "")
-    search.on_value_change(lambda event: ui.navigate.history.replace(query_of(visit.request, q=event.value)))
     if len(found.lines) > _FIRST and not every:
         with box("head"):
             text(f"The {_FIRST} most urgent of {len(found.lines)} are shown.", "muted")
             button("Show all", lambda: ui.navigate.to(query_of(visit.request, all=1)))
     _elsewhere()
-    seen: list[Overview] = [found]
 
     async def look() -> None:
         now = await visit.ask(visit.data.overview)
@@ -88,7 +101,7 @@ async def home(visit: Visit) -> None:
             return
         seen[0] = now
         figures.show(now)
-        fresh = _ROWS.of(now, every=every)
+        fresh = wanted()
         if fresh != rows.rows:
             rows.rows = fresh
 
