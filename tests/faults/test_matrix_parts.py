@@ -20,6 +20,7 @@ import pytest
 from tests.faults.checker import NOTHING
 from tests.faults.outcome import Row
 from tests.faults.scene import WAIT_S, Scene, fed
+from tests.support.freezing import frozen
 from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.postgres import PostgresServer
@@ -159,12 +160,8 @@ def test_postgresql(kafka: KafkaBroker, tmp_path: Path, row: Row, how: str) -> N
                 instance = scene.start()
                 scene.more(200)
                 if how == "freeze":
-                    family = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
-                    for process in family:
-                        process.suspend()
-                    instance.wait_log("dead letters cannot be stored", WAIT_S)
-                    for process in family:
-                        process.resume()
+                    with frozen(server.pid):
+                        instance.wait_log("dead letters cannot be stored", WAIT_S)
                 else:
                     (server.stop if how == "restart" else server.kill)()
                     instance.wait_log("dead letters cannot be stored", WAIT_S)

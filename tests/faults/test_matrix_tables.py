@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,7 @@ import pytest
 from tests.faults.outcome import Row
 from tests.faults.scene import fed
 from tests.faults.table_scene import TableScene
+from tests.support.freezing import frozen
 from tests.support.kafka import KafkaCluster
 from tests.support.mariadb import MariaDbServer
 from tests.support.postgres import PostgresServer
@@ -19,6 +21,8 @@ pytestmark = pytest.mark.faults
 
 
 Server = PostgresServer | MariaDbServer
+_FROZEN_S = 45.0
+"""Longer than an event may take: that the database does not answer is not the event's fault."""
 
 
 @pytest.fixture(scope="module", params=["postgresql", "mariadb"])
@@ -50,7 +54,7 @@ def test_a_worker_is_killed_at(place: str, cluster: KafkaCluster, server: Server
         _keep(row, scene)
 
 
-@pytest.mark.parametrize("how", ["restart", "kill"])
+@pytest.mark.parametrize("how", ["restart", "kill", "freeze"])
 def test_the_database_is_gone_and_back_by(
     how: str, cluster: KafkaCluster, server: Server, tmp_path: Path, row: Row
 ) -> None:
@@ -58,7 +62,10 @@ def test_the_database_is_gone_and_back_by(
         with fed(scene):
             scene.start()
             scene.more(50)
-            if how == "kill":
+            if how == "freeze":
+                with frozen(server.pid):
+                    time.sleep(_FROZEN_S)  # the fault itself
+            elif how == "kill":
                 server.kill()
                 server.start()
             else:

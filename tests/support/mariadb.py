@@ -48,6 +48,12 @@ class MariaDbServer:
         if self._folder is not None:
             CHILDREN.remove(self._folder)
 
+    @property
+    def pid(self) -> int:
+        """For SIGSTOP and the like."""
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
     def create_database(self) -> str:
         """Make an empty database nobody else uses; its URL is returned."""
         name = f"test_{os.getpid()}_{next(self._numbers)}"

@@ -7,9 +7,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -17,9 +17,14 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from penstock.core.deadline import Deadline
 from penstock.store.errors import StoreAddressError, StoreMissing, StoreUnavailable, translated
 
+if TYPE_CHECKING:
+    from penstock.store.vigil import Vigil
+
 BUSY_SECONDS: Final = 30.0
 """How long a call waits for a lock or a free connection before the store counts as away."""
 
+_PATIENCE: Final = 15.0
+"""Seconds that a call may take before we ask whether the server answers anybody; most take milliseconds."""
 _ALLOWED: Final = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 _WRITES: Final = "penstock_writes"
 
@@ -40,8 +45,9 @@ _POSTGRES_DEFAULTS: Final[dict[str, Any]] = {
 class Database:
     """The pool. `read` and `write` are the only ways to the database; threads may share it."""
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, vigil: Vigil | None = None) -> None:
         self.engine = engine
+        self._vigil = vigil
         self.is_sqlite: Final = engine.dialect.name == "sqlite"
         # SQLite lets one writer in and wakes the others by polling; a queue inside the process is fairer and faster.
         self._writer = threading.Lock() if self.is_sqlite else None
@@ -52,9 +58,11 @@ class Database:
     def connect(cls, address: str, *, create: bool) -> Database:
         """A pool for the address; nothing is connected yet, but the file of a new SQLite store is made."""
         url = _parse(address)
-        return cls(_sqlite_engine(url, create=create) if url.get_backend_name() == "sqlite" else _postgres_engine(url))
+        return cls(_sqlite_engine(url, create=create)) if url.get_backend_name() == "sqlite" else cls(*_postgres(url))
 
     def close(self) -> None:
+        if self._vigil is not None:
+            self._vigil.close()
         self.engine.dispose()
 
     @contextmanager
@@ -62,7 +70,7 @@ class Database:
         """A transaction that sees one state of the store."""
         began = time.perf_counter()
         try:
-            with self.engine.connect() as connection:
+            with self._watched(), self.engine.connect() as connection:
                 yield connection
         except sa.exc.SQLAlchemyError as error:
             raise translated(error) from error
@@ -75,6 +83,7 @@ class Database:
         try:
             with (
                 self._turn(),
+                self._watched(),
                 self.engine.connect().execution_options(**{_WRITES: True}) as connection,
                 connection.begin(),
             ):
@@ -92,6 +101,9 @@ class Database:
         if self.is_sqlite:
             return time.time_ns() // 1_000
         return int(connection.scalar(sa.text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")) or 0)
+
+    def _watched(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._vigil is None else self._vigil.over_call()
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
@@ -176,14 +188,19 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _postgres_engine(url: sa.URL) -> sa.Engine:
-    import psycopg  # noqa: PLC0415 - stores in SQLite need not wait for its import
+def _postgres(url: sa.URL) -> tuple[sa.Engine, Vigil]:
+    # Stores in SQLite need not wait for these.
+    import psycopg  # noqa: PLC0415
 
-    return sa.create_engine(
+    from penstock.store.vigil import over_postgres  # noqa: PLC0415
+
+    defaults = {name: value for name, value in _POSTGRES_DEFAULTS.items() if name not in url.query}
+    engine = sa.create_engine(
         url,
         module=psycopg,
-        connect_args={name: value for name, value in _POSTGRES_DEFAULTS.items() if name not in url.query},
+        connect_args=defaults,
         pool_pre_ping=True,  # after a restart of the server the first call finds a new connection instead of an error
         pool_timeout=BUSY_SECONDS,
         hide_parameters=True,
     )
+    return engine, over_postgres(engine, defaults, patience=_PATIENCE)

@@ -6,13 +6,16 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from penstock.tables.errors import TargetError, TargetUnavailable, is_refusal, words
+
+if TYPE_CHECKING:
+    from penstock.store.vigil import Vigil
 
 Connection = sa.Connection
 
@@ -69,23 +72,23 @@ class Target:
     @property
     def dialect(self) -> str:
         """`postgresql`, `mysql` (MariaDB too) or `sqlite`."""
-        name = self._engine.dialect.name
+        name = self._engine.sql.dialect.name
         return "mysql" if name == "mariadb" else name
 
     @property
     def sql_dialect(self) -> sa.Dialect:
-        return self._engine.dialect
+        return self._engine.sql.dialect
 
     @property
     def preparer(self) -> sa.sql.compiler.IdentifierPreparer:
         """Quotes names as this database wants them."""
-        return self._engine.dialect.identifier_preparer
+        return self._engine.sql.dialect.identifier_preparer
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
         """Durable when the block has ended; `TargetUnavailable` where the database is away."""
         try:
-            with self._engine.connect() as connection, connection.begin():
+            with self._engine.watched(), self._engine.sql.connect() as connection, connection.begin():
                 yield connection
         except exc.SQLAlchemyError as error:
             if is_refusal(error):
@@ -107,14 +110,29 @@ class Target:
             _SHARED.release(*self._key)
 
 
+class _Engine(NamedTuple):
+    """Connections to a database, and who sees to it that it answers."""
+
+    sql: sa.Engine
+    vigil: Vigil | None = None
+
+    def watched(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.vigil is None else self.vigil.over_call()
+
+    def close(self) -> None:
+        if self.vigil is not None:
+            self.vigil.close()
+        self.sql.dispose()
+
+
 class _Shared:
     """Engines of this process, each with the number of targets that use it."""
 
     def __init__(self) -> None:
-        self._engines: dict[tuple[sa.URL, float], tuple[sa.Engine, int]] = {}
+        self._engines: dict[tuple[sa.URL, float], tuple[_Engine, int]] = {}
         self._lock = threading.Lock()
 
-    def take(self, url: sa.URL, timeout: float) -> sa.Engine:
+    def take(self, url: sa.URL, timeout: float) -> _Engine:
         with self._lock:
             engine, users = self._engines.get((url, timeout)) or (_engine(url, timeout), 0)
             self._engines[url, timeout] = engine, users + 1
@@ -126,13 +144,13 @@ class _Shared:
             if users > 1:
                 self._engines[url, timeout] = engine, users - 1
                 return
-        engine.dispose()
+        engine.close()
 
 
 _SHARED: Final = _Shared()
 
 
-def _engine(url: sa.URL, timeout: float) -> sa.Engine:
+def _engine(url: sa.URL, timeout: float) -> _Engine:
     arguments: dict[str, Any] = {"pool_size": _KEPT, "max_overflow": _AT_ONCE - _KEPT}
     arguments |= {"pool_pre_ping": True, "hide_parameters": True}
     milliseconds = max(1_000, int(timeout * 800))
@@ -161,7 +179,13 @@ def _engine(url: sa.URL, timeout: float) -> sa.Engine:
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
+    if engine.dialect.name != "postgresql":
+        return _Engine(engine)
+    from penstock.store.vigil import over_postgres  # noqa: PLC0415 - others need not wait for its driver
+
+    # MySQL's client has limits of its own. Before the event's own time is up, for the trouble is the database's.
+    quick = {"connect_timeout": max(2, min(_CONNECT, int(timeout / 4)))}
+    return _Engine(engine, over_postgres(engine, arguments["connect_args"] | quick, patience=min(15.0, timeout * 0.4)))
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _entry: object) -> None:

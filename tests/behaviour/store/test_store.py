@@ -26,6 +26,7 @@ from tests.behaviour.store.opening import OpeningBehaviour
 from tests.behaviour.store.pipelines import PipelinesBehaviour
 from tests.behaviour.store.sharing import SharingBehaviour
 from tests.behaviour.store.upgrading import UpgradingBehaviour
+from tests.support.freezing import frozen
 from tests.support.ports import free_port
 from tests.support.postgres import PostgresServer
 
@@ -136,6 +137,32 @@ class TestPostgres(StoreBehaviour):
                 store.ping()
             store.dead_letters.record([letter(2)])
             assert store.dead_letters.count() == 2
+
+    def test_a_server_that_is_frozen_is_an_outage_for_those_who_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(database, "_PATIENCE", 0.5)
+        with PostgresServer() as server, Store.open(f"{server.create_database()}?connect_timeout=2") as store:
+            store.dead_letters.record([letter(1)])
+
+            def frozen_meanwhile() -> None:
+                with store._database.write() as connection:
+                    connection.execute(sa.select(1))
+                    with frozen(server.pid):
+                        connection.execute(sa.select(1))
+
+            with pytest.raises(StoreUnavailable):
+                frozen_meanwhile()
+            store.ping()
+            with frozen(server.pid), pytest.raises(StoreUnavailable):
+                store.ping()
+            store.dead_letters.record([letter(2)])
+            assert store.dead_letters.count() == 2
+
+    def test_who_waits_for_a_server_that_answers_others_is_left_alone(
+        self, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(database, "_PATIENCE", 0.1)
+        with Store.open(url) as store, store._database.read() as connection:
+            assert connection.scalar(sa.text("SELECT 7 FROM pg_sleep(1)")) == 7
 
     def test_a_connection_cut_within_a_transaction_is_an_outage(self, store: Store, url: str) -> None:
         def cut(connection: sa.Connection) -> None:
