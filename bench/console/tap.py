@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from argparse import Namespace
@@ -28,7 +29,8 @@ class _Watcher(threading.Thread):
         self.over = threading.Event()
 
     def run(self) -> None:
-        with httpx.stream("GET", self._url, timeout=30) as answer:
+        # The instance ends while somebody looks.
+        with contextlib.suppress(httpx.RemoteProtocolError), httpx.stream("GET", self._url, timeout=30) as answer:
             answer.raise_for_status()
             for line in answer.iter_lines():
                 self.samples += line.startswith("data: ") and line != "data: {}"
