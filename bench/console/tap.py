@@ -60,7 +60,7 @@ def tap(rig: Rig, options: Namespace) -> list[Result]:
         "rounds": {name: [round(rate) for rate in found] for name, found in rates.items()},
     }
     what = (
-        f"{options.events:,} events through a no-op function, with {_PER_SECOND} samples a second of all stages "
+        f"{options.events:,} events through a no-op function, with up to {_PER_SECOND:,} samples a second of all stages "
         f"streamed to a client, and without; medians of {options.rounds} alternating rounds. A, A again: the control."
     )
     bars = [Bar(figure="slower_percent_beyond_control", at_most=5)]
@@ -85,7 +85,7 @@ def _drained(rig: Rig, topic: str, name: str, events: int, *, samples: list[int]
         problems.append(f"{name}: the sink saw {count:,} of {events:,} events")
     if samples is not None:
         samples.append(watcher.samples)
-        if watcher.samples < taken * _PER_SECOND / 2:
+        if watcher.samples < taken * _PER_SECOND / 5:
             problems.append(f"{name}: {watcher.samples} samples in {taken:.0f} s")
     warm, seconds = seen.span(before=events // 20)
     return warm / seconds
