@@ -60,8 +60,8 @@ def tap(rig: Rig, options: Namespace) -> list[Result]:
         "rounds": {name: [round(rate) for rate in found] for name, found in rates.items()},
     }
     what = (
-        f"{options.events:,} events through a no-op function, with up to {_PER_SECOND:,} samples a second of all stages "
-        f"streamed to a client, and without; medians of {options.rounds} alternating rounds. A, A again: the control."
+        f"{options.events:,} events through a no-op function, with up to {_PER_SECOND:,} samples a second streamed "
+        f"to a client, and without; medians of {options.rounds} alternating rounds. A, A again: the control."
     )
     bars = [Bar(figure="slower_percent_beyond_control", at_most=5)]
     return [Result(name="live tap", what=what, figures=figures, bars=bars, problems=problems)]
