@@ -62,9 +62,10 @@ def list_pipelines(
     store: Store, names: Iterable[str] | None = None, *, known: Mapping[str, PipelineStatus] | None = None
 ) -> list[PipelineView]:
     """All pipelines the store knows, or these; `known` statuses need not be asked for."""
-    desired, running = store.desired.all(), _live(store)
+    desired, states = store.desired.all(), store.pipelines.states()
+    running = _live(store, states)
     statuses = {status.pipeline: status for status in pipeline_statuses(store)} if known is None else known
-    chosen = _known(store) if names is None else list(names)
+    chosen = _known(store, states, desired) if names is None else list(names)
     return [_view(name, statuses.get(name), desired.get(name), running.get(name, [])) for name in chosen]
 
 
@@ -91,7 +92,7 @@ def _view(
 
 def chosen_pipelines(store: Store, names: Sequence[str], *, everything: bool) -> list[str]:
     """The pipelines a command is about; an error names the one that does not exist."""
-    known = _known(store)
+    known = _known(store, store.pipelines.states(), store.desired.all())
     if everything == bool(names):
         raise ConfigError("name pipelines, or say --all", received=list(names), allowed=known)
     for name in names:
@@ -105,9 +106,9 @@ def chosen_pipelines(store: Store, names: Sequence[str], *, everything: bool) ->
     return known if everything else list(dict.fromkeys(names))
 
 
-def _known(store: Store) -> list[str]:
-    said = {row.pipeline for row in store.pipelines.states() if row.state != "invalid"}
-    return sorted(said | set(store.desired.all()) | set(store.pipelines.with_specs()))
+def _known(store: Store, states: Iterable[StateRow], desired: Iterable[str]) -> list[str]:
+    said = {row.pipeline for row in states if row.state != "invalid"}
+    return sorted(said.union(desired, store.pipelines.with_specs()))
 
 
 def pause(store: Store, names: Sequence[str], *, by: str, reason: str | None = None) -> dict[str, int]:
@@ -127,7 +128,7 @@ def restart(store: Store, names: Sequence[str], *, by: str, reason: str | None =
 
 def resume(store: Store, names: Sequence[str], *, by: str, reason: str | None = None) -> dict[str, int]:
     """Run again, whatever it was that stopped it."""
-    running = _live(store)
+    running = _live(store, store.pipelines.states())
     done = {}
     for name in names:
         row = store.desired.get(name)
@@ -160,17 +161,17 @@ def wait_obeyed(store: Store, revisions: Mapping[str, int], timeout: float = OBE
 
 def disobedient(store: Store, revisions: Mapping[str, int]) -> list[StateRow]:
     """What the instances say that run one of these pipelines and have not carried out its revision."""
-    running = _live(store)
+    running = _live(store, store.pipelines.states())
     return [
         row for name, revision in revisions.items() for row in running.get(name, []) if (row.revision or 0) < revision
     ]
 
 
-def _live(store: Store) -> dict[str, list[StateRow]]:
+def _live(store: Store, states: Iterable[StateRow]) -> dict[str, list[StateRow]]:
     """What instances that live say, by pipeline."""
     alive = {instance.id for instance in store.instances.alive(_SILENCE)}
     rows: dict[str, list[StateRow]] = {}
-    for row in store.pipelines.states():
+    for row in states:
         if row.instance in alive and row.state != "invalid":
             rows.setdefault(row.pipeline, []).append(row)
     return rows

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from penstock.store.database import Database
+from penstock.store.reading import read_as
 from penstock.store.tables import partition_owners
 
 
@@ -71,4 +72,4 @@ class Partitions:
         if pipeline is not None:
             query = query.where(c.pipeline == pipeline)
         with self._database.read() as connection:
-            return [PartitionRow(**row) for row in connection.execute(query).mappings()]
+            return read_as(PartitionRow, connection, query)

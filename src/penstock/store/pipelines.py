@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from penstock.core.status import State
 from penstock.store.database import Database
+from penstock.store.reading import read_as
 from penstock.store.tables import pipeline_history, pipeline_specs, pipeline_states
 from penstock.store.upsert import upsert
 
@@ -107,7 +108,7 @@ class Pipelines:
         """By pipeline, then instance."""
         query = sa.select(pipeline_states).order_by(pipeline_states.c.pipeline, pipeline_states.c.instance)
         with self._database.read() as connection:
-            return [StateRow(**row) for row in connection.execute(query).mappings()]
+            return read_as(StateRow, connection, query)
 
     def forget_instance(self, instance: str) -> None:
         """Drop what the instance said."""
