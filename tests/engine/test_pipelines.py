@@ -78,9 +78,9 @@ def test_whoever_looks_gets_samples_of_every_stage_and_the_others_pay_nothing(
     tap = engine.instance.taps.open("tapped", ("decode", "filter", "transform", "act"), 40, 300)
     kafka.produce(name, orders(2_000))
     until(lambda: len(lines(out)) == 1_000, WAIT_S, lambda: f"{len(lines(out))} of 1000 lines")
-    seen = [until(lambda: tap.next(1.0), WAIT_S, "a sample")]
-    while (sample := tap.next(2.0)) is not None:
-        seen.append(sample)
+    seen = until(lambda: tap.take(100, 1.0), WAIT_S, "a sample")
+    while some := tap.take(100, 2.0):
+        seen += some
     tap.close()
     engine.stop(flow)
 
