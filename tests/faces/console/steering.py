@@ -95,7 +95,7 @@ class Instance:
             for stage in wish.stages if wish else ():
                 offset += 1
                 made = Sample(stage, 0, "large", 0, offset, 1_700_000_000_000, BIDI)
-                made.value = json.dumps({"id": offset, "card": "4111", "note": MARKUP})
+                made.value = json.dumps({"id": offset, "card": "4111-1111-1111", "note": MARKUP})
                 if stage == "filter":
                     made.became = "dropped"
                 if stage == "act":
