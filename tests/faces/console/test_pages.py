@@ -52,6 +52,7 @@ def test_home_shows_the_most_urgent_and_searches_among_all(context: BrowserConte
         expect(page.locator("tbody tr")).to_have_count(50)
         page.get_by_label("Search pipelines").fill(f"crowd-{CROWD - 1}")
         expect(page.locator("tbody tr td.lead a")).to_have_text([f"crowd-{CROWD - 1}"])
+        expect(page.get_by_role("button", name="Show all")).to_be_hidden()
         page.get_by_label("Search pipelines").fill("")
         expect(page.locator("tbody tr")).to_have_count(50)
         page.get_by_role("button", name="Show all").click()

@@ -90,9 +90,10 @@ async def home(visit: Visit) -> None:
     search.on_value_change(searched)
     rows.bind_filter_from(search, "value", backward=lambda value: value or "")
     if len(found.lines) > _FIRST and not every:
-        with box("head"):
+        with box("head") as more:
             text(f"The {_FIRST} most urgent of {len(found.lines)} are shown.", "muted")
             button("Show all", lambda: ui.navigate.to(query_of(visit.request, all=1)))
+        more.bind_visibility_from(search, "value", backward=lambda value: not value)
     _elsewhere()
 
     async def look() -> None:
