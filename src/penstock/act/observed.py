@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,6 +26,8 @@ class Seen:
     error: str | None = None
     """Name of the exception, where there was no answer."""
     refused: AddressRefusedError | None = None
+    proxy: str | None = None
+    """Host of the proxy that the machine's settings name: it resolves for us, wherever it is."""
 
 
 _seen: ContextVar[Seen | None] = ContextVar("seen", default=None)
@@ -46,14 +48,16 @@ def observed(*, allow_private: bool) -> Iterator[Seen]:
 
 
 def _watch() -> None:
-    """Put ourselves around the one function through which all requests go, once per process."""
+    """Put ourselves around the functions through which all requests go and all names are resolved, once per process."""
     global _watching  # noqa: PLW0603 - one process, one library
     with _lock:
         if _watching:
             return
         from requests import Session  # noqa: PLC0415 - only who notifies needs it
+        from requests.utils import select_proxy  # noqa: PLC0415 - the same
 
         plain = Session.send
+        socket.getaddrinfo = _guarded(socket.getaddrinfo)
 
         @functools.wraps(plain)
         def send(session: Any, request: Any, **options: Any) -> Any:
@@ -61,6 +65,8 @@ def _watch() -> None:
             if seen is None:
                 return plain(session, request, **options)
             _check(seen, request.url)
+            through = select_proxy(request.url, options.get("proxies"))
+            seen.proxy = urlsplit(through).hostname if through else None
             try:
                 answer = plain(session, request, **options)
             except Exception as error:
@@ -73,6 +79,26 @@ def _watch() -> None:
 
         Session.send = send  # type: ignore[method-assign,assignment]  # on purpose
         _watching = True
+
+
+def _guarded(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """The connection is made to the very addresses that are checked here; mail goes this way, too."""
+
+    @functools.wraps(resolve)
+    def guarded(host: Any, *args: Any, **options: Any) -> Any:
+        found = resolve(host, *args, **options)
+        seen = _seen.get()
+        if seen is None or seen.allow_private or host is None or host == seen.proxy:
+            return found
+        try:
+            for each in found:
+                check_public(str(host), str(each[4][0]))
+        except AddressRefusedError as error:
+            seen.refused = error
+            raise
+        return found
+
+    return guarded
 
 
 def _check(seen: Seen, url: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from penstock import __version__
 from penstock.api import routes
+from penstock.api.asking import check_parameters
 from penstock.api.guards import Guards
 from penstock.api.problems import ProblemBody, described, handle_errors, problem
 from penstock.service.authentication import SESSION_COOKIE, Authentication
@@ -39,8 +40,10 @@ def mount_api(app: FastAPI, desk: Desk, auth: Authentication) -> None:
     def openapi() -> JSONResponse:
         return JSONResponse(document())
 
-    # Whatever else is asked for under /api must not end at the console, which answers with pages.
-    app.router.routes.append(Route("/api/{path:path}", endpoint=_Nothing(document)))
+    # Whatever else is asked for at these places must not end at the console, which answers with pages.
+    nothing = _Nothing(document)
+    for place in ("/api", *(f"{ours}{{path:path}}" for ours in _OURS)):
+        app.router.routes.append(Route(place, endpoint=nothing))
     app.add_middleware(Guards, http=desk.settings.http)
 
 
@@ -53,10 +56,13 @@ def make_api(desk: Desk, auth: Authentication) -> FastAPI:
 
 def all_routes() -> APIRouter:
     """Those of every module of `routes`."""
-    api = APIRouter(responses=described(400, 401, 403, 404, 409, 413, 422, 429, 503))
+    errors = described(400, 401, 403, 404, 409, 413, 415, 422, 429, 502, 503)
+    api = APIRouter(responses=errors)
     for module in pkgutil.iter_modules(routes.__path__):
         found = importlib.import_module(f"{routes.__name__}.{module.name}")
-        api.include_router(found.router, prefix=getattr(found, "PLACE", PREFIX))
+        # Programs that were written for another server's paths may send what that one did not look at either.
+        strict = [] if hasattr(found, "PLACE") else [Depends(check_parameters)]
+        api.include_router(found.router, prefix=getattr(found, "PLACE", PREFIX), dependencies=strict)
     return api
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, get_args, get_origin
 
+import orjson
 from fastapi import Depends, Header, Path, Query, Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.exceptions import RequestValidationError
+from pydantic import AfterValidator
 
 from penstock.api.problems import PreconditionRequired, described
 from penstock.service.access import Actor
@@ -42,6 +46,28 @@ def actor_of(request: Request) -> Actor:
     return actor
 
 
+def check_parameters(request: Request) -> None:
+    """A filter whose name is misspelt must not give everything, nor the last of two what neither asked for. Routes that
+    OpenAPI does not describe are for browsers that others send here, with parameters of their own."""
+    route = request.scope["route"]
+    if not request.query_params or not route.include_in_schema:
+        return
+    known = {field.alias: field.field_info.annotation for field in get_flat_params(route.dependant)}
+    wrong: list[dict[str, Any]] = []
+    for name, value in request.query_params.items():
+        place = {"loc": ("query", name), "input": value}
+        if name not in known or name in request.path_params:
+            wrong.append(place | {"type": "extra_forbidden", "msg": "there is no such parameter"})
+        elif len(request.query_params.getlist(name)) > 1 and not _takes_many(known[name]):
+            wrong.append(place | {"type": "repeated", "msg": "it is given more than once"})
+    if wrong:
+        raise RequestValidationError(wrong)
+
+
+def _takes_many(annotation: Any) -> bool:
+    return list in (get_origin(annotation), *map(get_origin, get_args(annotation)))
+
+
 def _revision(
     if_match: Annotated[
         str | None,
@@ -61,6 +87,16 @@ def _revision(
     return int(number)
 
 
+def _plain_json(given: dict[str, Any]) -> dict[str, Any]:
+    """Python's parser takes more than others do: numbers of any size, any depth, halves of surrogate pairs."""
+    try:
+        orjson.dumps(given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"it is no plain JSON: {error}") from None
+    return given
+
+
+PlainObject = Annotated[dict[str, Any], AfterValidator(_plain_json)]
 AtDesk = Annotated[Desk, Depends(_desk)]
 Auth = Annotated[Authentication, Depends(_authentication)]
 Asking = Annotated[Actor, Depends(actor_of)]

@@ -15,7 +15,8 @@ from penstock.api.problems import problem
 from penstock.config.http_settings import HttpSettings, is_loopback
 
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
-_OWN: Final = ("/api/", "/projects/", "/metrics", "/health/")
+_API: Final = ("/api/", "/projects/")
+_OWN: Final = (*_API, "/metrics", "/health/")
 _PROBED: Final = ("/metrics", "/health/")
 _HEADERS: Final = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -108,11 +109,13 @@ def _too_large(limit: int) -> Response:
 
 
 def _is_same_origin(scope: Scope, headers: Headers, host: str) -> bool:
-    """Browsers say where a request comes from; programs do not. A page elsewhere may look at nothing that changes."""
-    if scope["type"] == "http" and scope["method"] in _SAFE:
-        return True
+    """Browsers say where a request comes from; programs do not. A page elsewhere changes nothing, and has no business
+    with the API: it could not read the answers, but open streams and have exports made. People follow links to it."""
     site = headers.get("sec-fetch-site")
-    if scope["type"] == "http" and site is not None and site not in ("same-origin", "none"):
+    elsewhere = scope["type"] == "http" and site is not None and site not in ("same-origin", "none")
+    if scope["type"] == "http" and scope["method"] in _SAFE:
+        return not elsewhere or not scope["path"].startswith(_API) or headers.get("sec-fetch-mode") == "navigate"
+    if elsewhere:
         return False
     origin = headers.get("origin")
     if origin is None:

@@ -31,6 +31,7 @@ from penstock.workflows.limits import LimitReached
 log = structlog.get_logger("penstock.api")
 
 MEDIA_TYPE: Final = "application/problem+json"
+_JSON: Final = "application/json"
 _STATUS: Final[tuple[tuple[type, int], ...]] = (
     (LogInFirst, 401),
     (CsrfMissing, 403),
@@ -83,9 +84,11 @@ _DESCRIPTIONS: Final = {
     409: "What is there does not allow it.",
     412: "Somebody else has changed it since it was read.",
     413: "The request is too large.",
+    415: "The body is not JSON, by its own account.",
     422: "The request cannot be used.",
     428: "The request does not say what it replaces.",
     429: "Too many log-ins have failed.",
+    502: "Something outside refuses it.",
     503: "Something outside does not answer.",
 }
 
@@ -154,20 +157,48 @@ def handle_errors(app: FastAPI) -> None:
         return problem_of(error)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: Exception) -> Response:
+    async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 - for the type checker
-        return problem(422, "request", "the request cannot be used", problems=[_where(each) for each in error.errors()])
+        return _unreadable(request, error) or problem(
+            422, "request", "the request cannot be used", problems=[_where(each) for each in error.errors()]
+        )
+
+    @app.exception_handler(UnicodeEncodeError)
+    async def no_text(_: Request, error: Exception) -> Response:
+        # Only a caller can bring halves of surrogate pairs in; where no model has noticed, the store or the answer has.
+        assert isinstance(error, UnicodeEncodeError)  # noqa: S101 - for the type checker
+        return problem(422, "request", "a text in the request is not Unicode: it has half of a surrogate pair in it")
 
     @app.exception_handler(HTTPException)
-    async def http_error(_: Request, error: Exception) -> Response:
+    async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
-        return problem(error.status_code, "http", str(error.detail), error.headers)
+        detail = str(error.detail)
+        if error.status_code == 400 and request.method not in ("GET", "HEAD") and "parsing the body" in detail:
+            detail = "the body is not JSON: it is not UTF-8, or nested too deeply"
+        return problem(error.status_code, "http", detail, error.headers)
 
     @app.exception_handler(Exception)
     async def fault(request: Request, error: Exception) -> Response:
         # What it says may hold anything; it is for the log, which scrubs.
         log.error("request failed", path=request.url.path, error=f"{type(error).__name__}: {error}", exc_info=error)
         return problem(500, "fault", "this is a fault of Penstock; its log says more")
+
+
+def _unreadable(request: Request, error: RequestValidationError) -> Response | None:
+    """Why the body could not be looked at, where that is what is wrong."""
+    of_body = [each for each in error.errors() if each["loc"][:1] == ("body",)]
+    if not of_body:
+        return None
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    # Bytes: there is a body, and nothing said that it should be parsed.
+    unsaid = not kind and any(isinstance(each.get("input"), bytes) for each in of_body)
+    if unsaid or (kind and kind != _JSON and not kind.endswith("+json")):
+        return problem(415, "media_type", "the body is not of a kind that is read", received=kind[:100], allowed=_JSON)
+    for each in of_body:
+        if each["type"] == "json_invalid":
+            why = each.get("ctx", {}).get("error", "it cannot be parsed")
+            return problem(400, "json", f"the body is not JSON: {why} (at character {each['loc'][-1]})")
+    return None
 
 
 def _status(error: PenstockError) -> int:
@@ -179,7 +210,10 @@ def _where(error: Any) -> dict[str, Any]:
     place = [str(part) for part in error["loc"]]
     found = {"path": ".".join(place), "message": error["msg"]}
     value = error.get("input")
-    simple = isinstance(value, (str, int, float, bool))
+    # What stands at a key that nobody knows may be a secret whose name is misspelt.
+    simple = isinstance(value, (str, int, float, bool)) and not (
+        place[0] == "body" and error["type"] == "extra_forbidden"
+    )
     if simple and len(place) > 1 and not any(is_secret_key(part) for part in place):
         found["received"] = str(value)[:200]
     return found

@@ -22,19 +22,23 @@ PORTS_TRIED = 50
 """So many ports after the default one are tried before giving up."""
 
 
+_LOOKS = ["GET", "HEAD"]
+"""Load balancers and uptime checks often ask for the status alone."""
+
+
 def make_app(health: Callable[[], Health], metrics: Callable[[], bytes]) -> FastAPI:
     """The routes; `health` and `metrics` are asked at every request."""
     app = FastAPI(title="Penstock", docs_url=None, redoc_url=None, openapi_url=None)
 
-    @app.get("/metrics", include_in_schema=False)
+    @app.api_route("/metrics", methods=_LOOKS, include_in_schema=False)
     def metrics_text() -> Response:
         return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/health/live", include_in_schema=False)
+    @app.api_route("/health/live", methods=_LOOKS, include_in_schema=False)
     def live() -> JSONResponse:
         return JSONResponse({"live": True})
 
-    @app.get("/health/ready", include_in_schema=False)
+    @app.api_route("/health/ready", methods=_LOOKS, include_in_schema=False)
     def ready() -> JSONResponse:
         now = health()
         return JSONResponse(now.as_dict(), status_code=200 if now.ready else 503)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from penstock.core.errors import PenstockError, Unavailable
+
+T = TypeVar("T")
 
 STREAM: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "Server-sent events.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
@@ -22,6 +28,13 @@ _MOST: Final = 100
 """Streams at once: each holds a connection, and tails a consumer."""
 _KEEP_ALIVE: Final = 15.0
 """Seconds after which a quiet stream says that it lives: proxies end silent connections."""
+
+_ASKED_EVERY: Final = 1.0
+"""Seconds after which whoever listens must still be allowed to."""
+
+
+_PATIENCE: Final = 30.0
+"""Seconds for which a reader may take nothing while there is something: it would hold its stream for ever."""
 
 
 class TooManyStreams(Unavailable):
@@ -33,7 +46,7 @@ class TooManyStreams(Unavailable):
 class Following(Protocol):
     """A bounded series that waits for what comes next."""
 
-    def some(self) -> Sequence[BaseModel]:
+    def some(self) -> Sequence[Mapping[str, Any]]:
         """The next ones; none where nothing came for a moment."""
 
     @property
@@ -64,22 +77,83 @@ _slots: Final = _Slots()
 
 def event(name: str, data: object) -> bytes:
     """One event; JSON has no line breaks of its own."""
-    body = data.model_dump_json().encode() if isinstance(data, BaseModel) else orjson.dumps(data)
+    body = data.model_dump_json().encode() if isinstance(data, BaseModel) else _json(data)
     return b"event: " + name.encode() + b"\ndata: " + body + b"\n\n"
 
 
-def streamed(following: Following, name: str) -> StreamingResponse:
-    """A series as events, until it ends or nobody listens."""
-    _slots.take()
-    return StreamingResponse(_series(following, name), media_type="text/event-stream", headers=_HEADERS)
+def _json(data: object) -> bytes:
+    try:
+        return orjson.dumps(data)
+    except TypeError:
+        # Texts of events and errors may have half a surrogate in them, which JSON can only name.
+        return json.dumps(data).encode()
 
 
-async def _series(following: Following, name: str) -> AsyncIterator[bytes]:
-    quiet = asyncio.get_running_loop().time()
+class _Thread:
+    """One of a stream's own: it waits for news most of the time, and a hundred of those would leave none of the threads
+    that all requests share."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="stream")
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """One after the other, also where nobody waits any more for the one before."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function)
+
+    def end(self) -> None:
+        self._pool.shutdown(wait=False)
+
+
+class _Stream(StreamingResponse):
+    """Events, for which a slot and a thread are held.
+
+    However it ends, all of that is let go of, also where whoever asked has gone before the first event: the series
+    itself is not told then, or where it may not wait any more."""
+
+    def __init__(
+        self, series: Callable[[_Thread], AsyncIterator[bytes]], let_go: Callable[[], None] = lambda: None
+    ) -> None:
+        try:
+            _slots.take()
+        except TooManyStreams:
+            let_go()
+            raise
+        self._let_go, self._thread = let_go, _Thread()
+        super().__init__(series(self._thread), media_type="text/event-stream", headers=_HEADERS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def patiently(message: Message) -> None:
+            async with asyncio.timeout(_PATIENCE):
+                await send(message)
+
+        try:
+            with contextlib.suppress(TimeoutError):
+                await super().__call__(scope, receive, patiently)
+        finally:
+            _slots.free()
+            try:
+                await self._thread.run(self._let_go)
+            finally:
+                self._thread.end()
+
+
+def streamed(following: Following, name: str, may_see: Callable[[], object]) -> StreamingResponse:
+    """A series as events, until it ends, nobody listens, or `may_see` raises: asked again and again, for a token may be
+    revoked and a role changed meanwhile."""
+    return _Stream(partial(_series, following, name, may_see), following.close)
+
+
+async def _series(
+    following: Following, name: str, may_see: Callable[[], object], thread: _Thread
+) -> AsyncIterator[bytes]:
+    quiet = asked = asyncio.get_running_loop().time()
     try:
         while not following.over:
-            found = await run_in_threadpool(following.some)
+            found = await thread.run(following.some)
             now = asyncio.get_running_loop().time()
+            if now - asked >= _ASKED_EVERY:
+                asked = now
+                await thread.run(may_see)
             if found:
                 quiet = now
                 yield b"".join(event(name, each) for each in found)
@@ -89,24 +163,22 @@ async def _series(following: Following, name: str) -> AsyncIterator[bytes]:
         yield event("end", {})
     except PenstockError as error:
         yield event("problem", error.as_dict())
-    finally:
-        _slots.free()
-        await run_in_threadpool(following.close)
 
 
 def watched(look: Callable[[], Mapping[str, object]], every: float, seconds: float) -> StreamingResponse:
     """What `look` says, whenever it says something else than before; each key is an event of its own."""
-    _slots.take()
-    return StreamingResponse(_changes(look, every, seconds), media_type="text/event-stream", headers=_HEADERS)
+    return _Stream(partial(_changes, look, every, seconds))
 
 
-async def _changes(look: Callable[[], Mapping[str, object]], every: float, seconds: float) -> AsyncIterator[bytes]:
+async def _changes(
+    look: Callable[[], Mapping[str, object]], every: float, seconds: float, thread: _Thread
+) -> AsyncIterator[bytes]:
     said: dict[str, bytes] = {}
     loop = asyncio.get_running_loop()
     quiet, end = loop.time(), loop.time() + seconds
     try:
         while loop.time() < end:
-            for name, data in (await run_in_threadpool(look)).items():
+            for name, data in (await thread.run(look)).items():
                 written = event(name, data)
                 if said.get(name) != written:
                     said[name], quiet = written, loop.time()
@@ -118,5 +190,3 @@ async def _changes(look: Callable[[], Mapping[str, object]], every: float, secon
         yield event("end", {})
     except PenstockError as error:
         yield event("problem", error.as_dict())
-    finally:
-        _slots.free()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.cli.running import Ended
     from penstock.config.settings import Settings
     from penstock.engine.instance import Instance
-    from penstock.service.run import Stop
+    from penstock.service.stopping import Stop
 
 Debug = Annotated[
     bool, typer.Option("--debug/--no-debug", envvar="PENSTOCK_DEBUG", help="Log more, and show tracebacks.")
@@ -115,7 +115,8 @@ def _run(terminal: Terminal, settings: Settings, order: _Order) -> Exit:
 
     from penstock.core.errors import Unavailable
     from penstock.service.container import wait_for_catalogue
-    from penstock.service.run import NoPipelineLeft, Stop
+    from penstock.service.run import NoPipelineLeft
+    from penstock.service.stopping import Stop
 
     log = structlog.get_logger("penstock.actions")
     with Stop() as stop:
@@ -148,7 +149,8 @@ def _run_instance(terminal: Terminal, settings: Settings, order: _Order, stop: S
     from penstock.core.metrics import METRICS
 
     log = structlog.get_logger("penstock.actions")
-    METRICS.with_kafka_lag = os.environ.get("DATAHUB_ACTIONS_KAFKA_LAG_ENABLED", "true").strip().lower() in _TRUE
+    with_lag = os.environ.get("DATAHUB_ACTIONS_KAFKA_LAG_ENABLED", "true").strip().lower() in _TRUE
+    METRICS.positions.with_kafka_lag = with_lag
     monitoring = MonitoringServer(METRICS.exposition, order.port) if order.port is not None else None
     if monitoring:
         log.info("monitoring", address=monitoring.start())

@@ -37,10 +37,12 @@ def demo(
     from penstock.cli.picture import show_summary
     from penstock.cli.running import run_with_server
     from penstock.service.demo import Demo
+    from penstock.service.stopping import Stop
     from penstock.service.warm_up import begin_spark
 
-    with Demo(rate) as stage:
-        watcher = _Watcher(terminal, stage, seconds)
+    # Whoever ends it while it starts leaves no broker and no folder behind either.
+    with Stop() as stop, Demo(rate) as stage:
+        watcher = _Watcher(terminal, stage, seconds, stop.asked)
         watcher.introduce()
         ended = run_with_server(
             stage.settings(),
@@ -63,14 +65,14 @@ def demo(
 class _Watcher:
     """Draws once a second beside the running instance, and stops it when the time is over."""
 
-    def __init__(self, terminal: Terminal, stage: Demo, seconds: float | None) -> None:
+    def __init__(self, terminal: Terminal, stage: Demo, seconds: float | None, stop: threading.Event) -> None:
         self._terminal = terminal
         self._stage = stage
         self._clock = _Clock(seconds)
         self._address: str | None = None
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
-        self.stop = threading.Event()
+        self.stop = stop
 
     def introduce(self) -> None:
         if self._terminal.as_json:

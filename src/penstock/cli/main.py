@@ -19,6 +19,7 @@ from penstock.cli import (
     plugins,
     replay,
     run,
+    secrets,
     status,
     tokens,
     topics,
@@ -45,7 +46,7 @@ app = typer.Typer(
 
 for part in (run, demo, files, status, pipelines, offsets, topics, dead_letters, replay, plugins):
     part.register(app)
-for part in (workflows, triggers, transfer, work_orders, actions, wherehows, users, tokens, db, doctor):
+for part in (workflows, triggers, transfer, work_orders, actions, wherehows, users, tokens, secrets, db, doctor):
     part.register(app)
 
 

@@ -16,7 +16,7 @@ from penstock.core.visible import one_line
 from penstock.engine.replay import lane_count, lane_names
 from penstock.engine.spark import Spark
 from penstock.service.logs import configure_logs
-from penstock.service.run import Stop
+from penstock.service.stopping import Stop
 from penstock.service.warm_up import begin_spark
 
 _REFRESH = 0.2

@@ -12,9 +12,11 @@ from penstock.cli.files import Paths, Strict, show_problems
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from penstock.cli.running import Ended
     from penstock.engine.instance import Instance
     from penstock.kafka.probe import Finding
     from penstock.service.dry_run import DryRun
+    from penstock.service.stopping import Stop
 
 OptionalPaths = Annotated[
     list[str] | None,
@@ -45,46 +47,66 @@ def run(
     strict: Strict = False,
 ) -> Exit | None:
     """Run pipelines and workflows, and the triggers of the store, until SIGTERM or Ctrl-C, or until caught up."""
+    from penstock.service.stopping import Stop
+
+    # From here to the last line: whoever stops a process that still starts, or stops it twice, ends it in good order.
+    with Stop() as stop:
+        ended = _run(terminal, list(paths or []), stop, until_caught_up=until_caught_up, timeout=timeout, strict=strict)
+        if terminal.as_json:
+            terminal.data(ended.summary)
+        else:
+            from penstock.cli.picture import show_summary
+
+            show_summary(terminal, ended.summary)
+    return ended.code
+
+
+def _run(
+    terminal: Terminal, paths: list[str], stop: Stop, *, until_caught_up: bool, timeout: float, strict: bool
+) -> Ended:
+    import structlog
+
     from penstock.config.settings import Settings
     from penstock.service.warm_up import begin_spark
 
+    log = structlog.get_logger("penstock.run")
     settings = Settings.load()
     # Before the imports below: the JVM takes as long to start as they do.
     spark = begin_spark(settings, quiet_output=terminal.as_json)
 
-    from penstock.cli.picture import show_summary
     from penstock.cli.running import run_with_server
 
     serves_console = settings.http.console and not until_caught_up
 
+    def say(what: str, value: object) -> None:
+        # Where the log is for machines, so is every line beside it.
+        if settings.log.format == "json":
+            log.info(what, value=value)
+        else:
+            terminal.note(f"{what}: {', '.join(value) if isinstance(value, list) else value}", style=None)
+
     def at_address(address: str | None) -> None:
         if address:
-            what = "console, API, metrics and health" if serves_console else "metrics and health"
-            terminal.note(f"{what}: {address}", style=None)
+            say("console, API, metrics and health" if serves_console else "metrics and health", address)
 
     def first_token(token: str) -> None:
         terminal.note(f"admin token, shown this once: {token}")
 
     def ready(instance: Instance) -> None:
-        names = [view.name for view in instance.snapshot()]
-        terminal.note(f"ready: {', '.join(names) or 'no pipeline yet'}", style=None)
+        say("ready", [view.name for view in instance.snapshot()] or "no pipeline yet")
 
-    ended = run_with_server(
+    return run_with_server(
         settings,
-        list(paths or []),
+        paths,
         on_address=at_address,
         on_ready=ready,
         on_first_token=first_token,
         until_caught_up=until_caught_up,
         patience=timeout,
         strict=strict,
+        stop=stop.asked,
         spark=spark,
     )
-    if terminal.as_json:
-        terminal.data(ended.summary)
-    else:
-        show_summary(terminal, ended.summary)
-    return ended.code
 
 
 def dry_run(

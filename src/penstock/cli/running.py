@@ -39,9 +39,10 @@ class Watch:
 
     def __init__(self) -> None:
         self.instance: Instance | None = None
+        self.stopping = False
 
     def health(self) -> Health:
-        return STARTING if self.instance is None else instance_health(self.instance)
+        return STARTING if self.instance is None else instance_health(self.instance, stopping=self.stopping)
 
 
 def run_with_server(
@@ -62,9 +63,10 @@ def run_with_server(
     on, run, and stop serving last. `on_first_token` is given the token by which the first admin is let in."""
     configure_logs(**settings.log.model_dump(), secrets=settings.secrets)
     watch = Watch()
+    told_to_stop = stop is not None and stop.is_set()
     # A run that ends by itself is watched by whoever started it.
-    face = Face(settings, watch) if settings.http.console and not until_caught_up else None
-    server = _server(settings, watch, face) if settings.http.enabled else None
+    face = Face(settings, watch) if settings.http.console and not (until_caught_up or told_to_stop) else None
+    server = _server(settings, watch, face) if settings.http.enabled and not told_to_stop else None
     try:
         address = server.start() if server else None
         on_address(address)
@@ -75,6 +77,11 @@ def run_with_server(
             watch.instance = instance
             on_ready(instance)
 
+        def ending() -> None:
+            watch.stopping = True
+            if face is not None:
+                face.end_jobs()
+
         summary = run_instance(
             paths,
             settings,
@@ -83,7 +90,7 @@ def run_with_server(
             patience=patience,
             strict=strict,
             on_ready=ready,
-            on_stopping=face.end_jobs if face else None,
+            on_stopping=ending,
             stop=stop,
             spark=spark,
             http_address=address,

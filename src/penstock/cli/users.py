@@ -81,7 +81,7 @@ def create(
     from penstock.service.operations import users
     from penstock.service.operations.users import NewUser
 
-    secret = None if no_password else _read_password()
+    secret = None if no_password else read_secret("password")
     with at_desk() as (desk, actor):
         given = {"email": email, "role": role, "name": name, "projects": _projects(desk, project or [])}
         new = parse_config(NewUser, given | {"password": secret}, "user")
@@ -118,7 +118,7 @@ def password(terminal: Terminal, email: Email) -> Exit | None:
     """Set a user's password, asked for or read from standard input. Sessions end."""
     from penstock.service.operations import users
 
-    secret = _read_password()
+    secret = read_secret("password")
     with at_desk() as (desk, actor):
         number = _id(desk, email)
         users.set_password(desk, actor, number, secret)
@@ -179,11 +179,12 @@ def _id(desk: Desk, email: str) -> str:
     return row.id
 
 
-def _read_password() -> Secret:
+def read_secret(what: str) -> Secret:
+    """Asked for at a terminal, else the first line of standard input."""
     from penstock.core.secrets import Secret
 
     if sys.stdin.isatty():
-        return Secret(typer.prompt("password", hide_input=True, confirmation_prompt=True))
+        return Secret(typer.prompt(what, hide_input=True, confirmation_prompt=True))
     return Secret(sys.stdin.readline().rstrip("\r\n"))
 
 

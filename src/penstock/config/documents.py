@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from io import StringIO
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,18 @@ from penstock.core.secrets import mask_url
 _MOST_VALUES = 100_000
 """Aliases can make a small file enormous; no honest configuration comes near this."""
 _DEEPEST = 60
+_BRACKET = re.compile(r"[\[\]{}]")
+_TOO_DEEP = "it is nested too deeply or has too many values"
+_LONGEST = 200_000
+"""Characters of a text that somebody sends: the parser takes a second for some twenty thousand of them."""
+_MOST_MARKS = 20_000
+"""The same for the marks between values, which are what takes the time."""
+_MOST_MERGES = 20
+"""`<<` copies a map, or each of a list of them."""
+_MOST_MERGED = 1_000
+_MOST_OPEN = 200
+"""Brackets: the parser's time grows with the square of their depth."""
+_TOO_MUCH = f"is too large or too deep: at most {_LONGEST:,} characters, {_MOST_MARKS:,} values, {_MOST_OPEN} deep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +109,20 @@ def read_documents(file: Path | str) -> Reading:
 
 def read_text(name: str, text: str) -> Reading:
     """Documents of a YAML (or JSON) text that is in no file; `name` stands where its file would."""
-    reading = _yaml(name, text)
+    reading = Reading([], [Problem(file=name, line=1, message=_TOO_MUCH)]) if _is_too_much(text) else _yaml(name, text)
     if not reading.documents and not reading.problems:
         reading.problems.append(Problem(file=name, line=1, column=1, message="is empty"))
     return reading
+
+
+def _is_too_much(text: str) -> bool:
+    """Whether reading it would keep everybody else waiting."""
+    marks = sum(text.count(mark) for mark in ",:\n[{")
+    merges = text.count("<<")
+    if len(text) > _LONGEST or marks > _MOST_MARKS or merges > _MOST_MERGES:
+        return True
+    open_now = accumulate(1 if found[0] in "[{" else -1 for found in _BRACKET.finditer(text))
+    return max(open_now, default=0) > _MOST_OPEN or (merges > 0 and text.count("*") > _MOST_MERGED)
 
 
 def _yaml(file: str, text: str) -> Reading:
@@ -117,7 +140,18 @@ def _yaml(file: str, text: str) -> Reading:
 def _trees(text: str, version: str | None = None) -> Iterator[tuple[Any, int]]:
     parser = YAML(typ="rt", pure=True)
     parser.version = version
-    for tree in parser.load_all(StringIO(text)):
+    trees = parser.load_all(StringIO(text))
+    while True:
+        try:
+            tree = next(trees)
+        except StopIteration:
+            return
+        except (YAMLError, ValueError):
+            raise
+        except RecursionError:
+            raise ValueError(_TOO_DEEP) from None
+        except Exception as error:  # the parser stumbles over `-_`, `!!int ''`, `!!bool x`, `!!set x` and the like
+            raise ValueError("a value is not of the kind that its tag or its sign says") from error
         if tree is not None:
             yield tree, (getattr(getattr(tree, "lc", None), "line", None) or 0) + 1
 
@@ -152,6 +186,8 @@ def _json(file: str, text: str) -> Reading:
         return Reading()
     try:
         data = json.loads(text)
+    except RecursionError:
+        return Reading([], [Problem(file=file, line=1, message=f"is not valid JSON: {_TOO_DEEP}")])
     except json.JSONDecodeError as error:
         problem = Problem(file=file, line=error.lineno, column=error.colno, message=f"is not valid JSON: {error.msg}")
         return Reading([], [problem])
@@ -183,7 +219,7 @@ class _Plain:
     def of(self, value: Any, depth: int = 0) -> Any:
         self._left -= 1
         if self._left < 0 or depth > _DEEPEST:
-            raise ValueError("it is nested too deeply or has too many values")
+            raise ValueError(_TOO_DEEP)
         if isinstance(value, (CommentedMap, Mapping)):
             return {_key(self.of(key, depth + 1)): self.of(item, depth + 1) for key, item in value.items()}
         if isinstance(value, (CommentedSeq, list, tuple)):

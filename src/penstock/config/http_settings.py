@@ -40,7 +40,7 @@ class HttpSettings(Model):
     session: Duration = Field(default=43_200.0, gt=0)
     """How long a log-in lasts."""
     attempts: int = Field(default=10, ge=1)
-    """Failed log-ins per address, and per user, that are answered within five minutes."""
+    """Failed log-ins per address, and per user, that all instances together answer within five minutes."""
     max_body: Size = Field(default=1_000_000, ge=1_000)
     """Larger requests are refused."""
     tls_certificate: str | None = None

@@ -131,6 +131,9 @@ def is_pipeline_file(name: str) -> bool:
 
 
 def _load_file(file: Path | str, environ: MutableMapping[str, str], loaded: Loaded, lookups: Lookups | None) -> None:
+    if isinstance(file, Path) and suffix_of(file.name) not in _SUFFIXES and not file.exists():
+        loaded.problems.append(Problem(file=str(file), message="no such file or folder"))
+        return
     if isinstance(file, Path) and suffix_of(file.name) not in _SUFFIXES:
         allowed = ", ".join(_SUFFIXES)
         problem = Problem(

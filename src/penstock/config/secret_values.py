@@ -21,6 +21,8 @@ KEY_VARIABLE: Final = "PENSTOCK_SECRET_KEY"
 KEY_FILE: Final = "secret.key"
 SECRET: Final = "$secret"  # noqa: S105 - the name of a key
 REFERENCE: Final = "$ref"
+NOT_KEPT: Final = "an admin keeps it first: `penstock secrets set`, or PUT /api/v1/secrets/NAME"
+"""What to do about a name that no secret has."""
 
 _ALWAYS_SECRET: Final = ("username", "ssl_key", "notify")
 """Keys of triggers and projects whose names do not say it."""
@@ -160,7 +162,8 @@ class _Resolver:
         else:
             name = str(config[REFERENCE])
             if name not in self.named:
-                raise ConfigError(f"there is no secret named {name!r}", received=name, allowed=sorted(self.named))
+                # Which ones there are is told to those only who keep them.
+                raise ConfigError(f"there is no secret named {name!r}", received=name, hint=NOT_KEPT)
             value = self.named[name]
         self.found |= secrets_at_key(value)
         return value

@@ -18,6 +18,7 @@ from penstock.console import pages as all_pages
 from penstock.console.csp import ContentPolicy
 from penstock.console.data import Data
 from penstock.console.frame import pages
+from penstock.console.missing import answer_the_rest
 
 _STATIC: Final = Path(__file__).parent / "static"
 _HEAD: Final = (
@@ -39,6 +40,7 @@ def mount(app: FastAPI, data: Data) -> None:
     nicegui_app.add_static_files("/_console", str(_STATIC), max_cache_age=3600)
     ui.add_head_html(_HEAD, shared=True)
     nicegui_app.on_startup(data.start)
+    nicegui_app.on_startup(answer_the_rest)  # by then NiceGUI has all of its own routes
     nicegui_app.on_shutdown(data.close)
     ui.run_with(
         app,

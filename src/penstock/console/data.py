@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from fastapi import Request
@@ -13,15 +13,27 @@ from penstock.console.answers import Shared
 from penstock.console.overview import Line, Verdict, line_of, most_urgent_first, verdict
 from penstock.console.rates import Pace, Rates, Totals
 from penstock.core.errors import PenstockError
-from penstock.service.access import Actor, allows, require_somewhere
+from penstock.service.access import Actor, allows, allows_somewhere, require_somewhere, system_actor
 from penstock.service.authentication import Authentication, LogInFirst
 from penstock.service.operations.desk import Desk
+from penstock.service.operations.work_order_models import WorkOrderQuery
+from penstock.service.operations.work_orders import count_work_orders
 
 log = structlog.get_logger("penstock.console")
 
 _FRESH: Final = 1.9
 """Seconds; a little less than between two looks of a page, so that all tabs together cost one question each time."""
 _LOOK_EVERY: Final = 10.0
+_ORDERS_FRESH: Final = 10.0
+"""Seconds; they are counted less often than pipelines are looked at, for there may be millions of them."""
+_ORDERS_COUNTED: Final = 1_000
+_SCOPES: Final = 1_000
+"""Sets of roles for which they are remembered."""
+FAILED_ORDERS: Final[dict[str, Any]] = {
+    "state": ["failed", "crashed", "killed", "exception", "lost"],
+    "active_after": "1h",
+}
+"""The work orders that the banner counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,8 @@ class Data:
         self.desk, self.authentication = desk, authentication
         self._rates = Rates()
         self._overview = Shared(self._look, _FRESH)
+        self._orders: dict[frozenset[tuple[str, str]], Shared[str]] = {}
+        """Failed work orders as those see them whose roles in projects these are; without any, all of them."""
         self._over = threading.Event()
         self._looker = threading.Thread(target=self._keep_looking, name="console-rates", daemon=True)
 
@@ -66,7 +80,12 @@ class Data:
         if allows(actor, "pipelines.view"):
             return found
         mine = [line for line in found.lines if allows(actor, "pipelines.view", self.desk.project_of(line.pipeline))]
-        return Overview(mine, verdict(mine))
+        return Overview(mine, verdict(mine, self._failed_orders(actor)))
+
+    def titles(self, _: Desk, actor: Actor) -> dict[str, str]:
+        """What people call pipelines whose names were made for them."""
+        require_somewhere(actor, "pipelines.view")
+        return self.desk.snapshot().titles
 
     def pace(self, pipeline: str) -> Pace:
         """How one pipeline does."""
@@ -80,8 +99,23 @@ class Data:
         now = self.desk.snapshot()
         statuses = [now.status(name) for name in now.names]
         self._rates.look([Totals(each.pipeline, each.events, each.failures) for each in statuses])
-        lines = most_urgent_first(line_of(each, self._rates.of(each.pipeline)) for each in statuses)
-        return Overview(lines, verdict(lines))
+        lines = most_urgent_first(
+            line_of(each, self._rates.of(each.pipeline), now.titles.get(each.pipeline)) for each in statuses
+        )
+        return Overview(lines, verdict(lines, self._failed_orders(system_actor("console"))))
+
+    def _failed_orders(self, actor: Actor) -> str:
+        """How many failed within the hour; empty for none."""
+        roles = frozenset[tuple[str, str]]() if allows(actor, "work_orders.view") else frozenset(actor.projects.items())
+        if len(self._orders) > _SCOPES and roles not in self._orders:
+            self._orders = {}
+        return self._orders.setdefault(roles, Shared(lambda: self._count_failed_orders(actor), _ORDERS_FRESH))()
+
+    def _count_failed_orders(self, actor: Actor) -> str:
+        if not allows_somewhere(actor, "work_orders.view"):
+            return ""
+        found = count_work_orders(self.desk, actor, WorkOrderQuery.model_validate(FAILED_ORDERS), cap=_ORDERS_COUNTED)
+        return f"{found.number:,}{'+' if found.capped else ''}" if found.number else ""
 
     def _keep_looking(self) -> None:
         while not self._over.wait(_LOOK_EVERY):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from nicegui import ui
 
 from penstock.console import words
@@ -13,6 +15,9 @@ from penstock.service.operations import dead_letters as operations
 from penstock.service.operations.letter_models import LetterChoice, LetterDetail
 from penstock.service.replay import Edit
 
+_LONGEST: Final = 400_000
+"""Characters that are edited here: a browser's message to the server ends at a megabyte, and is escaped."""
+
 
 def open_edit(visit: Visit, letter: LetterDetail) -> None:
     """The letter keeps its own bytes; only the replay gets the new ones."""
@@ -20,8 +25,14 @@ def open_edit(visit: Visit, letter: LetterDetail) -> None:
     before = words.editable(value)
     as_hex = before is None
     shown = before if before is not None else (value or b"").hex(" ")
+    if len(shown) > _LONGEST:
+        raise ConfigError(
+            f"a value of {words.size(len(value or b''))} is too large to be edited in a browser",
+            hint=f"POST it to /api/v1/dead-letters/{letter.id}/replay",
+        )
 
     with asking("Edit and replay") as dialog:
+        dialog.props("no-backdrop-dismiss")  # a slip of the hand would lose what was written
         kind = "as hex, for the bytes are not plain text" if as_hex else "as text"
         text(f"The value, {kind}. The dead letter keeps its original bytes.", "muted")
         field = ui.textarea(value=shown).props('outlined rows=12 input-style="resize: vertical"')
@@ -40,6 +51,10 @@ def open_edit(visit: Visit, letter: LetterDetail) -> None:
                 return Edit(bytes.fromhex(written))
             except ValueError as error:
                 raise ConfigError(f"this is no hex: {error}", allowed="pairs of 0-9 and a-f") from None
+
+        # A difference is of what was written when it was asked for.
+        for given in (field, null):
+            given.on_value_change(preview.clear)
 
         async def compare() -> None:
             preview.clear()

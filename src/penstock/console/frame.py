@@ -11,12 +11,18 @@ from urllib.parse import quote, urlencode
 
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
-from nicegui import run, ui
+from nicegui import ui
+from nicegui.client import ClientConnectionTimeout
+from nicegui.elements.mixins.text_element import TextElement
 
-from penstock.console.data import Data
+from penstock.console.data import FAILED_ORDERS, Data
 from penstock.console.overview import Verdict
-from penstock.console.parts import box, button, link, notify, problem, text
-from penstock.core.errors import PenstockError, Unavailable
+from penstock.console.parts import box, button, link, notify, text
+from penstock.console.threads import in_thread
+from penstock.console.trouble import outage, show_mistake, show_nobody, show_refusal, tell_mistake, theme
+from penstock.console.words import number
+from penstock.core.errors import PenstockError
+from penstock.core.visible import visible
 from penstock.service.access import Actor, NotAllowed, Right, allows_somewhere
 from penstock.service.authentication import Authentication, LogInFirst
 from penstock.service.operations.desk import Desk
@@ -43,6 +49,7 @@ _RIGHTS: Final[dict[str, Right]] = {
     "/users": "tokens.own",
 }
 """Places that not everybody is shown."""
+_FAILED: Final = f"/history?{urlencode(FAILED_ORDERS | {'state': ','.join(FAILED_ORDERS['state'])}, safe=',')}"
 _KNOWN: Final = 10.0
 """Seconds after which a page that is open asks again who has opened it."""
 _SLOW: Final = 30.0
@@ -82,26 +89,25 @@ class Visit:
         """Whether whoever opened the page has the right somewhere."""
         return allows_somewhere(self._actor, right)
 
+    def places(self) -> list[tuple[str, str]]:
+        """Names and addresses of the pages that whoever opened this one is shown."""
+        return [(name, to) for name, to, _ in PLACES if to not in _RIGHTS or self.may(_RIGHTS[to])]
+
     @property
     def who(self) -> str:
         return self._actor.name
 
     async def ask(self, question: Callable[Concatenate[Desk, Actor, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Ask an operation, in a thread of its own: the loop is shared by all pages."""
+        """Ask an operation, in a thread of its own."""
 
-        answers: list[T] = []
-
-        def asked() -> None:
+        def asked() -> T:
             if time.monotonic() >= self._known_until:
                 # A page may stay open for longer than a session lasts, or a role.
                 self._actor = self.data.actor(self.request)
                 self._known_until = time.monotonic() + _KNOWN
-            answers.append(question(self.data.desk, self._actor, *args, **kwargs))
+            return question(self.data.desk, self._actor, *args, **kwargs)
 
-        await run.io_bound(asked)
-        if not answers:
-            raise Unavailable("the server is stopping")
-        return answers[0]
+        return await in_thread(asked)
 
     async def tell(
         self, done: str | None, command: Callable[Concatenate[Desk, Actor, P], T], *args: P.args, **kwargs: P.kwargs
@@ -136,7 +142,11 @@ class Pages:
         def register(build: Build) -> Build:
             @ui.page(path, title=f"{name} · Penstock", response_timeout=_SLOW)
             async def built(request: Request) -> Response | None:
-                visit = await run.io_bound(self.visit, request)
+                try:
+                    visit = await self.recognised(request)
+                except PenstockError as error:
+                    show_nobody(request, error, lambda: self.recognised(request))
+                    return None
                 if visit is None:
                     back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
                     return RedirectResponse(url("/login", next=back), status_code=303)
@@ -144,8 +154,15 @@ class Pages:
                 with main:
                     try:
                         await build(visit)
-                    except PenstockError as error:
-                        problem(error)
+                    except ClientConnectionTimeout:
+                        raise  # nobody looks any more
+                    except Exception as error:  # noqa: BLE001 - whatever it is, the page says so and the log has it
+                        if main.is_deleted:
+                            return None  # as above: its tab was closed while it asked
+                        if isinstance(error, PenstockError):
+                            show_refusal(error, lambda: visit.ask(visit.data.overview))
+                        else:
+                            show_mistake(error)
                 return None
 
             return build
@@ -162,27 +179,31 @@ class Pages:
     def authentication(self) -> Authentication:
         return self.data.authentication
 
-    def visit(self, request: Request) -> Visit | None:
+    async def recognised(self, request: Request) -> Visit | None:
         """Who opens a page; None: someone who has to log in first."""
-        try:
-            return Visit(self.data, request, self.data.actor(request))
-        except LogInFirst:
-            return None
+
+        def visit() -> Visit | None:
+            try:
+                return Visit(self.data, request, self.data.actor(request))
+            except LogInFirst:
+                return None
+
+        return await in_thread(visit)
 
 
 pages: Final = Pages()
 
 
 async def _frame(visit: Visit, here: str) -> ui.element:
+    ui.on_exception(tell_mistake)
     dark = theme(visit.request)
     with box("top"), box("top-row"):
         with ui.element("a").classes("brand").props('href="/" aria-label="Penstock, home"'):
             ui.element("img").props('src="/_console/mark.svg" alt=""')
             text("Penstock", tag="span")
         with ui.element("nav").classes("nav").props('aria-label="Places"'):
-            for name, target, _ in PLACES:
-                if target not in _RIGHTS or visit.may(_RIGHTS[target]):
-                    link(name, target, "here" if target == here else "")
+            for name, target in visit.places():
+                link(name, target, "here" if target == here else "")
         with box("tools"):
             button("?", lambda: ui.run_javascript("document.getElementById('keys').showModal()"), "tiny").props(
                 'aria-label="Keys"'
@@ -191,68 +212,87 @@ async def _frame(visit: Visit, here: str) -> ui.element:
             if visit.data.authentication.required:
                 text(visit.who, "who small", "span")
                 button("Log out", lambda: ui.navigate.to("/logout"), "tiny")
-    await _banner(visit)
-    _keys()
+    await _show_banner(visit)
+    _keys(visit)
     with box("main") as main:
         return main
-
-
-def theme(request: Request) -> ui.dark_mode:
-    """Light, dark, or as the browser likes."""
-    return ui.dark_mode({"dark": True, "light": False}.get(request.cookies.get("penstock_theme") or ""))
 
 
 def _theme_button(dark: ui.dark_mode) -> None:
     names: dict[bool | None, str] = {None: "Auto", False: "Light", True: "Dark"}
     turns: dict[bool | None, bool | None] = {None: False, False: True, True: None}
 
-    def turn() -> None:
-        dark.value = turns[dark.value]
-        shown.text = names[dark.value]
-        ui.run_javascript(f"penstockTheme('{names[dark.value].lower()}')")
+    async def turn() -> None:
+        wanted = turns[dark.value]
+        # Before it is seen: whoever goes on to another page then finds it there.
+        await ui.run_javascript(f"penstockTheme('{names[wanted].lower()}')", timeout=_SLOW)
+        dark.value, shown.text = wanted, names[wanted]
 
     shown = button(names[dark.value], turn, "tiny").props('aria-label="Light or dark"')
 
 
-async def _banner(visit: Visit) -> None:
-    with box("banner") as banner:
-        banner.props("role=status")
-        with ui.element("div") as inside:
-            pass
-    shown: list[object] = []
+class _Banner:
+    """How all pipelines are, on every page. Figures in it change all the time; links stay, for one may be in focus."""
 
-    def show(found: Verdict) -> None:
-        if shown == [found]:
-            return
-        shown[:] = [found]
-        banner.classes(replace=f"banner {found.level}")
-        inside.clear()
-        with inside:
-            text(found.sentence, "say", "span")
-            for name, wrong in found.pipelines:
-                with ui.element("span"):
-                    link(name, pipeline_url(name))
-                    text(f" {wrong}", tag="span")
+    def __init__(self) -> None:
+        self._wrong: dict[tuple[str, str], tuple[ui.element, TextElement]] = {}
+        with box("banner") as self._banner:
+            self._banner.props("role=status")
+            with ui.element("div"):
+                self._sentence = text("", "say", "span")
+                with ui.element("span").classes("wrong") as self._pipelines:
+                    pass
+                self._letters = link("", "/dead-letters")
+                self._orders = link("", _FAILED)
+
+    def show(self, found: Verdict) -> None:
+        self._banner.classes(replace=f"banner {found.level}")
+        self._sentence.text = visible(found.sentence)
+        self._name({(each.pipeline, each.title): f" {each.wrong}" for each in found.pipelines})
+        letters, orders = found.letters, found.orders
+        self._letters.text = f"{number(letters)} open dead letter{'' if letters == 1 else 's'}" if letters else ""
+        self._orders.text = (
+            f"{orders} work order{'' if orders == '1' else 's'} failed within the hour" if orders else ""
+        )
+        for shown in (self._letters, self._orders):
+            shown.visible = bool(shown.text)
+
+    def _name(self, wrong: dict[tuple[str, str], str]) -> None:
+        for gone in self._wrong.keys() - wrong.keys():
+            self._wrong.pop(gone)[0].delete()
+        for place, (named, said) in enumerate(wrong.items()):
+            if named not in self._wrong:
+                with self._pipelines, ui.element("span") as around:
+                    link(named[1], pipeline_url(named[0]))
+                    self._wrong[named] = (around, text(said, tag="span"))
+            around, shown = self._wrong[named]
+            shown.text = visible(said)
+            if self._pipelines.default_slot.children[place] is not around:
+                around.move(target_index=place)
+
+
+async def _show_banner(visit: Visit) -> None:
+    banner = _Banner()
 
     async def look() -> None:
         try:
-            show((await visit.ask(visit.data.overview)).verdict)
+            banner.show((await visit.ask(visit.data.overview)).verdict)
         except LogInFirst:
-            show(Verdict("bad", "Your session has ended. Log in again: reload the page."))
+            banner.show(Verdict("bad", "Your session has ended. Log in again: reload the page."))
         except NotAllowed as error:
-            show(Verdict("warn", error.message))
+            banner.show(Verdict("warn", error.message))
         except PenstockError as error:
-            show(Verdict("bad", f"The store does not answer: {error.message}"))
+            banner.show(Verdict("bad", f"{outage(error)} What is shown is as it was before."))
 
     await look()
     ui.timer(REFRESH, look, immediate=False)
 
 
-def _keys() -> None:
+def _keys(visit: Visit) -> None:
     with ui.element("dialog").classes("keys").props('id=keys aria-label="Keys"'):
         text("Keys", "sub", "h2")
         shown: list[tuple[str, str]] = [("/", "search"), ("?", "this list")]
-        shown += [(f"g {key}", name) for name, _, key in PLACES]
+        shown += [(f"g {key}", name) for name, to, key in PLACES if (name, to) in visit.places()]
         with box("facts"):
             for key, name in shown:
                 text(key, tag="kbd")
@@ -271,7 +311,8 @@ async def waiting() -> AsyncIterator[None]:
     try:
         yield
     finally:
-        shown.delete()
+        if not shown.is_deleted:  # as it is where the tab was closed meanwhile
+            shown.delete()
 
 
 def refreshing(look: Callable[[], Awaitable[None]]) -> ui.timer:

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from penstock.console import words
 from penstock.console.frame import Visit
-from penstock.console.parts import asking, box, button, problem, text
-from penstock.console.tables import Column, table
+from penstock.console.parts import asking, box, button, note, problem, text
+from penstock.console.tables import Column, place, table
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.service.operations import offsets
 from penstock.service.operations.offsets import MoveView, ResetRequest
@@ -30,42 +30,54 @@ _KINDS: Final = {
     "offset": "An offset",
 }
 _FIELDS: Final = {"time": "time", "shift": "by", "offset": "offset"}
+_BY_CURSOR: Final = (
+    "It writes into a table, whose cursor says where it stands. The cursor is set too:"
+    " what is repeated is written again, beside the rows that are there unless keys tell them apart."
+)
 _HINTS: Final = {"time": "2026-01-31T12:00:00Z", "shift": "-100", "offset": "42"}
 
 
-def open_offsets(visit: Visit, name: str) -> None:
+async def open_offsets(visit: Visit, name: str) -> None:
     """Ask where to, show what it would do, do it."""
+    by_cursor = await visit.ask(offsets.stands_by_cursor, name)
     with asking(f"Offsets of {name}") as dialog:
         text("Nothing is changed before you have seen what it does.", "muted")
+        if by_cursor:
+            note(_BY_CURSOR, "warn")
         with box("head"):
             kind = ui.select(_KINDS, value="earliest", label="Go to").classes("field search").props("outlined dense")
             number = ui.input("Value").classes("field").props("outlined dense")
         with box("head"):
             topic = ui.input("Only topic").classes("field").props("outlined dense clearable")
-            partition = (
-                ui.number("Only partition", min=0, precision=0).classes("field").props("outlined dense clearable")
-            )
+            partition = ui.input("Only partition").classes("field").props("outlined dense clearable")
         number.bind_visibility_from(kind, "value", backward=lambda chosen: chosen in _HINTS)
         kind.on_value_change(lambda event: number.props(f'placeholder="{_HINTS.get(event.value, "")}"'))
         with box("preview") as preview:
             pass
         planned: list[ResetRequest] = []
 
-        async def show() -> None:
+        def forget() -> None:
             preview.clear()
             planned.clear()
             reset.disable()
+
+        def written() -> ResetRequest:
+            only = {"topic": topic.value or None, "partition": _partition(str(partition.value or "").strip())}
+            return _request(str(kind.value), str(number.value or ""), only | {"reapply": by_cursor})
+
+        async def show() -> None:
+            forget()
             try:
-                only = {
-                    "topic": topic.value or None,
-                    "partition": None if partition.value is None else int(partition.value),
-                }
-                request = _request(str(kind.value), str(number.value or ""), only)
+                request = written()
                 moves = await visit.ask(offsets.preview, name, request)
+                if written() != request:
+                    return  # other words have been written meanwhile
             except PenstockError as error:
+                forget()
                 with preview:
                     problem(error)
                 return
+            forget()
             with preview:
                 text(_summary(moves), "wrap")
                 table(_MOVES, [_row(move) for move in moves], key="place", label="What a reset would do")
@@ -82,7 +94,15 @@ def open_offsets(visit: Visit, name: str) -> None:
             button("Preview", show)
             reset = button("Reset offsets", go, "main-act")
             reset.disable()
+        for field in (kind, number, topic, partition):
+            field.on_value_change(forget)  # what was shown is not what would be done any more
     dialog.open()
+
+
+def _partition(written: str) -> int | None:
+    if written and not written.isdecimal():
+        raise ConfigError("a partition is named by its number", received=written)
+    return int(written) if written else None
 
 
 def _request(kind: str, written: str, only: dict[str, Any]) -> ResetRequest:
@@ -104,8 +124,7 @@ def _summary(moves: list[MoveView]) -> str:
 
 
 def _row(move: MoveView) -> dict[str, Any]:
-    return {
-        "place": f"{move.topic}/{move.partition}",
+    return place(move.topic, move.partition) | {
         "old": move.old,
         "old_text": words.number(move.old),
         "new": move.new,

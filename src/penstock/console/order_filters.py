@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from pydantic import ValidationError
 
 from penstock.console.frame import Visit, url
-from penstock.console.order_words import state_name
+from penstock.console.order_words import STATES, state_name
 from penstock.core.errors import ConfigError
 from penstock.service.operations.work_order_models import WorkOrderChoice, WorkOrderQuery
 
@@ -84,5 +84,8 @@ def chosen(visit: Visit) -> Chosen:
         query = WorkOrderQuery.model_validate(said)
     except ValidationError as error:
         wrong = error.errors()[0]
-        raise ConfigError(f"{WORDS[str(wrong['loc'][0])]}: {wrong['msg']}", received=wrong["input"]) from None
+        name = str(wrong["loc"][0])
+        if name == "state":  # made of two kinds, of which an error names one only
+            raise ConfigError("there is no such status", received=wrong["input"], allowed=list(STATES)) from None
+        raise ConfigError(f"{WORDS[name]}: {wrong['msg']}", received=wrong["input"]) from None
     return Chosen(given, query, "activity" if visit.asked("sort") == "activity" else "created")

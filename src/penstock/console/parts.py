@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, ParamSpec
 
 from nicegui import ui
 from nicegui.elements.mixins.text_element import TextElement
@@ -13,6 +15,8 @@ from nicegui.elements.mixins.text_element import TextElement
 from penstock.console import words
 from penstock.core.errors import PenstockError
 from penstock.core.visible import visible
+
+P = ParamSpec("P")
 
 _LOUDNESS: Final = {
     "good": ("running", "idle", "replayed", "done", "success"),
@@ -58,8 +62,54 @@ def chip(state: str, tone: str | None = None) -> TextElement:
     return text(state, f"chip {tone or TONES.get(state, 'rest')}", "span")
 
 
+def told(act: Callable[P, object]) -> Callable[P, object]:
+    """What is done when something is pressed; where it is refused, the page says why."""
+
+    async def awaited(answer: Awaitable[object]) -> None:
+        try:
+            await answer
+        except PenstockError as error:
+            notify(str(error), good=False)
+
+    @functools.wraps(act)
+    def pressed(*args: P.args, **kwargs: P.kwargs) -> object:
+        try:
+            answer = act(*args, **kwargs)
+        except PenstockError as error:
+            notify(str(error), good=False)
+            return None
+        # Not whatever can be awaited: a dialog can, and closing one answers with it; awaited, it opens again.
+        return awaited(answer) if inspect.iscoroutine(answer) else answer
+
+    return pressed
+
+
+def once(act: Callable[P, object]) -> Callable[P, object]:
+    """What is done when something is pressed; pressed again while that is under way, it does nothing."""
+    under_way: list[object] = []
+
+    async def awaited(answer: Awaitable[object], same: object) -> None:
+        try:
+            await answer
+        finally:
+            under_way.remove(same)
+
+    @functools.wraps(act)
+    def pressed(*args: P.args, **kwargs: P.kwargs) -> object:
+        same = (args, kwargs)
+        if same in under_way:
+            return None
+        answer = act(*args, **kwargs)
+        if not inspect.iscoroutine(answer):
+            return answer
+        under_way.append(same)
+        return awaited(answer, same)
+
+    return pressed
+
+
 def button(label: str, act: Callable[[], object] | Callable[[], Awaitable[object]], classes: str = "") -> ui.button:
-    return ui.button(label, on_click=act, color=None).classes(f"btn {classes}").props("no-caps unelevated")
+    return ui.button(label, on_click=told(once(act)), color=None).classes(f"btn {classes}").props("no-caps unelevated")
 
 
 @contextmanager
@@ -113,9 +163,9 @@ def facts(pairs: Sequence[tuple[str, object]]) -> None:
             text("—" if value is None or value == "" else value, "wrap")
 
 
-def figure(name: str, value: str, tone: str = "") -> tuple[TextElement, TextElement]:
-    """A number with its name under it."""
-    with box("figure"):
+def figure(name: str, value: str, tone: str = "", *, target: str | None = None) -> tuple[TextElement, TextElement]:
+    """A number with its name under it; with `target`, the way to what it counts."""
+    with link("", target, "figure") if target else ui.element("div").classes("figure"):
         return text(value, f"number {tone}"), text(name, "name")
 
 
@@ -155,6 +205,7 @@ def asking(name: str) -> Iterator[ui.dialog]:
     """A dialog with a title; the block fills it, and opens it when it likes."""
     # On the page itself: the button that opens it may go away meanwhile, and must not take it along.
     with ui.context.client.content, ui.dialog() as dialog, ui.card().classes("ask"):
+        dialog.props["aria-label"] = visible(name)
         heading(name)
         yield dialog
 
@@ -172,6 +223,8 @@ def confirm(
             if given is not None and not said:
                 given.props('error error-message="A reason is wanted: it is kept with what was done."')
                 return
+            if not dialog.value:
+                return  # it was pressed before
             dialog.close()
             await act(said)
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.console import words
-from penstock.console.parts import box, card, figure, text
+from penstock.console.frame import url
+from penstock.console.parts import box, card, figure, link, text
 from penstock.console.rates import Pace
 from penstock.console.spec_text import Stage, stages_of
-from penstock.console.tables import Column, table
+from penstock.console.tables import Column, place, table
 from penstock.service.operations.letter_models import FacetsView
 from penstock.service.operations.models import HistoryEntry, PipelineDetail
 from penstock.service.operations.stages import StageCounts
@@ -21,6 +22,11 @@ _PLACES: Final = (
     Column("lag", "Lag", "number"),
     Column("owner", "Owner", "mono"),
 )
+
+
+_OPEN: Final = "open dead letters"
+_Did = tuple[str, str, list[tuple[str, str]]]
+"""What a stage did, how fast, and its dead letters with the way to them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +44,12 @@ class Picture:
     """Figures, stages and partitions; looked at again and again."""
 
     def __init__(self, shown: Shown) -> None:
-        self._drawn: StageCounts | None = None
+        self._drawn: tuple[StageCounts, FacetsView] | None = None
         with box("figures"):
-            self._figures = [figure(name, "")[0] for name, _ in _figures(shown)]
+            letters = url("/dead-letters", pipeline=shown.detail.name)
+            self._figures = [
+                figure(name, "", target=letters if name == _OPEN else None)[0] for name, _ in _figures(shown)
+            ]
         with card("Stages"), box("stages") as self._stages:
             pass
         with card("Partitions"):
@@ -51,8 +60,8 @@ class Picture:
     def show(self, now: Shown) -> None:
         for element, (_, value) in zip(self._figures, _figures(now), strict=True):
             element.text = value
-        if now.counts != self._drawn:
-            self._drawn = now.counts
+        if (now.counts, now.facets) != self._drawn:
+            self._drawn = (now.counts, now.facets)
             self._stages.clear()
             with self._stages:
                 _stages(now)
@@ -69,7 +78,7 @@ def _figures(shown: Shown) -> list[tuple[str, str]]:
         ("latency p50", words.millis(shown.counts.p50_ms)),
         ("latency p99", words.millis(shown.counts.p99_ms)),
         ("of recent events failed", words.share(shown.pace.error_share)),
-        ("open dead letters", words.number(shown.detail.dead_letters)),
+        (_OPEN, words.number(shown.detail.dead_letters)),
     ]
 
 
@@ -78,14 +87,25 @@ def _stages(shown: Shown) -> None:
         text("Its spec is not known yet: it has not run.", "muted")
         return
     failed = shown.facets.counts.get("stage", {})
-    counts = {
-        "source": (f"{words.number(shown.counts.read)} read", _pace(shown, "decode"), failed.get("decode", 0)),
-        "filter": (f"{words.number(shown.counts.filtered)} filtered", _pace(shown, "filter"), failed.get("filter", 0)),
-        "transform": ("", _pace(shown, "transform"), failed.get("transform", 0)),
+
+    def fails(*stages: str) -> list[tuple[str, str]]:
+        return [
+            (
+                f"{words.number(failed[step])} dead letters" + (f" ({step})" if step != stages[0] else ""),
+                _letters(shown, step),
+            )
+            for step in stages
+            if failed.get(step)
+        ]
+
+    counts: dict[str, _Did] = {
+        "source": (f"{words.number(shown.counts.read)} read", _pace(shown, "decode"), fails("decode")),
+        "filter": (f"{words.number(shown.counts.filtered)} filtered", _pace(shown, "filter"), fails("filter")),
+        "transform": ("", _pace(shown, "transform"), fails("transform")),
         "action": (
             f"{words.number(shown.counts.acted)} acted on",
             _pace(shown, "act") or _pace(shown, "write"),
-            sum(failed.get(stage, 0) for stage in ("act", "write", "timeout", "crash")),
+            fails("act", "write", "timeout", "crash"),
         ),
     }
     said: set[str] = set()
@@ -93,7 +113,7 @@ def _stages(shown: Shown) -> None:
         if index:
             text("→", "arrow")
         # Instances count all filters together, so the first one tells for all of them.
-        _stage(stage, *(("", "", 0) if stage.kind in said else counts[stage.kind]))
+        _stage(stage, *(("", "", []) if stage.kind in said else counts[stage.kind]))
         said.add(stage.kind)
 
 
@@ -105,7 +125,11 @@ def _pace(shown: Shown, stage: str) -> str:
     return f"p50 {words.millis(times.p50_ms)}, p99 {words.millis(times.p99_ms)}"
 
 
-def _stage(stage: Stage, count: str, pace: str, fails: int) -> None:
+def _letters(shown: Shown, stage: str) -> str:
+    return url("/dead-letters", pipeline=shown.detail.name, stage=stage)
+
+
+def _stage(stage: Stage, count: str, pace: str, fails: list[tuple[str, str]]) -> None:
     with box("stage"):
         text(stage.kind, "kind")
         text(stage.what, "what")
@@ -115,21 +139,23 @@ def _stage(stage: Stage, count: str, pace: str, fails: int) -> None:
             text(count, "count small")
         if pace:
             text(pace, "small muted")
-        if fails:
-            text(f"{words.number(fails)} dead letters", "fails small")
+        for said, where in fails:
+            link(said, where, "fails small")
 
 
 def _places(shown: Shown) -> list[dict[str, Any]]:
     return [
         {
-            "place": f"{place.topic}/{place.partition}",
-            "committed": place.committed,
-            "committed_text": words.number(place.committed),
-            "end": place.end,
-            "end_text": words.number(place.end),
-            "lag": place.lag,
-            "lag_text": words.number(place.lag),
-            "owner": place.owner or "nobody",
+            **place(each.topic, each.partition),
+            "committed": each.committed,
+            "committed_text": words.number(each.committed),
+            # The end is asked for now and then; a commit may have overtaken it.
+            "end": end,
+            "end_text": words.number(end),
+            "lag": each.lag,
+            "lag_text": words.number(each.lag),
+            "owner": each.owner or "nobody",
         }
-        for place in shown.detail.places
+        for each in shown.detail.places
+        for end in [None if each.end is None else max(each.end, each.committed or 0)]
     ]

@@ -21,6 +21,7 @@ _START: Final = ""
 def open_run(visit: Visit, found: WorkflowDetail) -> None:
     """The run is begun by an instance; its page shows how it goes."""
     with asking(f"Run {found.name}") as dialog:
+        dialog.props("no-backdrop-dismiss")  # a slip of the hand would lose what was written
         text("The input, a JSON object. A message's body would stand under `data`.", "muted")
         body = ui.textarea(value=_EXAMPLE).props('outlined rows=10 input-style="resize: vertical"')
         body.classes("field mono").props('aria-label="Input"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.console import words
@@ -25,22 +26,23 @@ _NAMED: Final = 4
 class SparkCard:
     """Looked at again and again; out of sight where the process that answers runs no pipelines."""
 
-    def __init__(self, spark: SparkView | None) -> None:
+    def __init__(self, spark: SparkView | None, titles: Mapping[str, str]) -> None:
+        """`titles`: what people call pipelines whose names were made for them."""
         with box("stack") as self._whole, card("Spark of this instance"):
             self._master = text("", "muted")
             with box("figures"):
                 self._figures = [figure(name, "")[0] for name in _figures(None)]
             self._lanes = table(_LANES, [], key="lane", label="Lanes")
-        self.show(spark)
+        self.show(spark, titles)
 
-    def show(self, spark: SparkView | None) -> None:
+    def show(self, spark: SparkView | None, titles: Mapping[str, str]) -> None:
         self._whole.visible = spark is not None
         if spark is None:
             return
         self._master.text = f"Master {cell(spark.master)}. Each window is one Spark job; a lane runs them one by one."
         for element, value in zip(self._figures, _figures(spark).values(), strict=True):
             element.text = value
-        rows = [_row(lane) for lane in spark.lanes]
+        rows = [_row(lane, titles) for lane in spark.lanes]
         if rows != self._lanes.rows:
             self._lanes.rows = rows
 
@@ -55,9 +57,10 @@ def _figures(spark: SparkView | None) -> dict[str, str]:
     }
 
 
-def _row(lane: LaneView) -> dict[str, Any]:
+def _row(lane: LaneView, titles: Mapping[str, str]) -> dict[str, Any]:
     more = len(lane.pipelines) - _NAMED
-    named = ", ".join(lane.pipelines[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    called = [titles.get(name, name) for name in lane.pipelines[:_NAMED]]
+    named = ", ".join(called) + (f" and {more} more" if more > 0 else "")
     runs = lane.running_for is not None
     return {
         "lane": lane.lane,

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from penstock.console import words
 from penstock.console.parts import box, chip, empty, note, text
-from penstock.console.tables import Column, cell, table
+from penstock.console.tables import Column, cell, place, table
 from penstock.service.connection_test import ConnectionReport, MessagePreview, StepReport
 
 _NAMES: Final = {
@@ -74,7 +74,7 @@ def show_messages(found: list[MessagePreview]) -> None:
 def _row(message: MessagePreview) -> dict[str, Any]:
     body = "masked" if message.masked and message.body is None else words.json_line(message.body)
     return {
-        "place": f"{cell(message.topic)}/{message.partition}@{message.offset}",
+        **place(cell(message.topic), message.partition, message.offset),
         "outcome": message.outcome,
         "outcome_tone": _TONES.get(message.outcome, "rest"),
         "outcome_why": cell(message.why) if message.why else None,

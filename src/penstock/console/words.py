@@ -16,6 +16,8 @@ HEX_BYTES: Final = 4_096
 """Bytes that are shown as hex."""
 _TEXT: Final = 100_000
 """Characters of a value that are shown."""
+_PRETTY: Final = 2_000_000
+"""Bytes of a value that are laid out as JSON: more would keep all pages waiting, for lines that nobody is shown."""
 
 
 def number(value: float | None) -> str:
@@ -116,13 +118,15 @@ def text_of(raw: bytes | None) -> str | None:
     if raw is None:
         return "null"
     try:
-        return bounded(visible(raw.decode()))
+        return visible(bounded(raw.decode()))
     except UnicodeDecodeError:
         return None
 
 
 def pretty_of(raw: bytes | None) -> str | None:
-    """The bytes as indented JSON; None where they are none, or no longer would be the same."""
+    """The bytes as indented JSON; None where they are none, too many, or no longer would be the same."""
+    if len(raw or b"") > _PRETTY:
+        return None
     try:
         value = msgspec.json.decode(raw or b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

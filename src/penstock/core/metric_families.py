@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from penstock.core.latency import Latencies, Times, upper_bound
+from penstock.core.status import PartitionStatus
 
 _OF_LATENCIES = range(0, 66, 3)
 """Every third of `Latencies`' buckets: bounds from 1 ms to 18 minutes, each about twice the one before."""
@@ -82,6 +83,44 @@ class TimesCollector(Collector):
         for labels, buckets, total in self.samples():
             family.add_metric(labels, buckets, sum_value=total)
         yield family
+
+
+class PositionsCollector(Collector):
+    """Where pipelines are in their partitions, asked for when somebody collects it: a figure that is kept would be that
+    of a moment ago, or of a partition that has gone to another instance."""
+
+    def __init__(self) -> None:
+        self.of: Callable[[], Iterable[tuple[str, Sequence[PartitionStatus]]]] = lambda: ()
+        """Pipelines with the partitions that this instance owns."""
+        self.with_kafka_lag = True
+        """False: `kafka_consumer_lag`, which DataHub can switch off, is left out."""
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return self._families()
+
+    @staticmethod
+    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
+        return (
+            GaugeMetricFamily("penstock_lag", "Records not committed yet.", labels=["pipeline", "topic", "partition"]),
+            GaugeMetricFamily("kafka_offset", "Last offset seen.", labels=["topic", "partition", "pipeline_name"]),
+            GaugeMetricFamily(
+                "kafka_consumer_lag", "Lag over all partitions of a topic.", labels=["topic", "pipeline_name"]
+            ),
+        )
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        lags, offsets, by_topic = self._families()
+        for pipeline, partitions in self.of():
+            sums: dict[str, int] = {}
+            for p in partitions:
+                if p.committed is not None and p.committed > 0:
+                    offsets.add_metric([p.topic, str(p.partition), pipeline], p.committed - 1)
+                if p.lag is not None:
+                    lags.add_metric([pipeline, p.topic, str(p.partition)], p.lag)
+                    sums[p.topic] = sums.get(p.topic, 0) + p.lag
+            for topic, lag in sums.items():
+                by_topic.add_metric([topic, pipeline], lag)
+        return (lags, offsets, by_topic) if self.with_kafka_lag else (lags, offsets)
 
 
 def _buckets(latencies: Latencies, exported: Iterable[int], per_second: int) -> list[tuple[str, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar, get_args
 
 from prometheus_client import (
@@ -17,8 +17,8 @@ from prometheus_client import (
 )
 
 from penstock.core.latency import Latencies, Times
-from penstock.core.metric_families import LatencyCollector, OpenTelemetryNames, TimesCollector
-from penstock.core.status import PartitionStatus, State
+from penstock.core.metric_families import LatencyCollector, OpenTelemetryNames, PositionsCollector, TimesCollector
+from penstock.core.status import State
 
 _WINDOW_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 5.0, 10.0, 30.0)
 _CALL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -40,6 +40,9 @@ class Metrics:
         self._make_pipelines()
         self._make_instance()
         self._make_datahub()
+        self.positions = PositionsCollector()
+        """Lag and offsets, by our names and by DataHub's."""
+        self.registry.register(self.positions)
         self.registry.register(
             OpenTelemetryNames(
                 self.read, self.stage_seconds, self.commit_seconds, lambda name: self._groups.get(name, name)
@@ -74,7 +77,6 @@ class Metrics:
         self.registry.register(self.stage_seconds)
         self.busy_seconds = self._counter("penstock_busy_seconds_total", "Time spent on events.", p)
         self.last_event = self._gauge("penstock_last_event_time_seconds", "When events were last read.", p)
-        self.lag = self._gauge("penstock_lag", "Records not committed yet.", p, "topic", "partition")
         self.commit_seconds = self._histogram(
             "penstock_commit_seconds", "Length of offset commits.", p, buckets=_CALL_BUCKETS
         )
@@ -102,13 +104,7 @@ class Metrics:
 
     def _make_datahub(self) -> None:
         """DataHub Actions' names, so that boards and alerts written for it go on working."""
-        self.with_kafka_lag = True
-        """False: `kafka_consumer_lag`, which DataHub can switch off, is left out."""
-        self.kafka_offset = self._gauge("kafka_offset", "Last offset seen.", "topic", "partition", "pipeline_name")
         self.kafka_messages = self._counter("kafka_messages_total", "Messages by success.", "pipeline_name", "error")
-        self.kafka_consumer_lag = self._gauge(
-            "kafka_consumer_lag", "Lag over all partitions of a topic.", "topic", "pipeline_name"
-        )
         self.kafka_mcl_early_filter = self._counter(
             "kafka_mcl_early_filter_total", "Change logs answered before their full decode.", "pipeline_name", "result"
         )
@@ -171,23 +167,10 @@ class Metrics:
         counters = (self.read, self.retries, self.commit_failures, self.breaker_trips, self.worker_deaths)
         for metric in (*counters, self.breaker_open):
             metric.labels(pipeline)
-
-    def set_positions(self, pipeline: str, partitions: Iterable[PartitionStatus]) -> None:
-        """Committed offsets and lag of the partitions this instance owns."""
-        lag_by_topic: dict[str, int] = {}
-        for p in partitions:
-            if p.committed is not None and p.committed > 0:
-                self.kafka_offset.labels(p.topic, str(p.partition), pipeline).set(p.committed - 1)
-            if p.lag is not None:
-                self.lag.labels(pipeline, p.topic, str(p.partition)).set(p.lag)
-                lag_by_topic[p.topic] = lag_by_topic.get(p.topic, 0) + p.lag
-        for topic, lag in lag_by_topic.items() if self.with_kafka_lag else ():
-            self.kafka_consumer_lag.labels(topic, pipeline).set(lag)
-
-    def drop_partition(self, pipeline: str, topic: str, partition: int) -> None:
-        """A partition now belongs to somebody else: its figures would only grow old here."""
-        self.lag.remove_by_labels({"pipeline": pipeline, "topic": topic, "partition": str(partition)})
-        self.kafka_offset.remove_by_labels({"pipeline_name": pipeline, "topic": topic, "partition": str(partition)})
+        for outcome in ("acted", "filtered", "failed"):
+            self.events.labels(pipeline, outcome)
+        for kind in ("assigned", "revoked", "lost"):
+            self.rebalances.labels(pipeline, kind)
 
     def set_state(self, pipeline: str, state: State) -> None:
         for each in get_args(State):

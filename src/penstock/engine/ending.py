@@ -52,9 +52,7 @@ class Ending(Shown):
 
     def dropped(self, partitions: list[Partition]) -> None:
         """These partitions are no longer ours."""
-        for topic, partition in partitions:
-            self.around.metrics.drop_partition(self.name, topic, partition)
-            self.units.uncommitted.discard((topic, partition))
+        self.units.uncommitted.difference_update(partitions)
 
     def _finish_units(self, deadline: Deadline) -> None:
         if self.units.none_open:

@@ -81,6 +81,7 @@ class Flow(Ending):
 
     def start(self) -> None:
         self.around.metrics.begin(self.name, self.spec.group)
+        self.around.metrics.set_state(self.name, self.state)
         self.around.dispatcher.add(self)
         self._restarts = self.wanted.restarts
         self.started = True
@@ -288,7 +289,7 @@ class Flow(Ending):
     def _take(self, outcome: UnitOutcome, seconds: float) -> None:
         if outcome.status == "detached" or outcome.unit not in self.units.under:
             return
-        if outcome.counts.read:
+        if outcome.counts.read or outcome.halt:
             self.warmth.touch()
         if outcome.samples:
             self.around.taps.give(self.name, outcome.samples)

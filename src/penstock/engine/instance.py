@@ -61,6 +61,7 @@ class Instance:
         self.metrics = metrics
         metrics.info.labels(version).set(1)
         store.database.observe = metrics.observe_store
+        metrics.positions.of = lambda: [(flow.name, flow.partitions()) for flow in list(self.flows)]
         self.flows: list[Flow] = []
         self.invalid: list[StateRow] = []
         self.stopped_cleanly = True
@@ -69,7 +70,7 @@ class Instance:
         self._season = Season()
         self._clusters: dict[object, ClusterView] = {}
         self._doorbells: dict[object, Doorbell] = {}
-        self._started = False
+        self._started = self._over = False
         self._changing = threading.Lock()
         """Pipelines come and go by several threads."""
         self.spark = spark
@@ -111,11 +112,14 @@ class Instance:
         """
         flow = self._flow(spec)
         if any(other.name == spec.name for other in self.flows):
-            self.remove(spec.name)
+            # It goes on under its name, and so do its series: what the breaker holds, it holds by the new file, too.
+            self._leave(spec.name)
         with self._changing:
-            self.flows = [*self.flows, flow]
-            if self._started:
-                flow.start()
+            # Whoever takes a pipeline in may have been held up until the instance was told to stop.
+            if not self._over:
+                self.flows = [*self.flows, flow]
+                if self._started:
+                    flow.start()
         return flow
 
     def _flow(self, spec: PipelineSpec) -> Flow:
@@ -164,11 +168,14 @@ class Instance:
 
     def remove(self, name: str) -> None:
         """Stop one pipeline: what is under way is finished and committed, then it leaves its group."""
+        self._leave(name)
+        self.metrics.forget(name)
+
+    def _leave(self, name: str) -> None:
         gone = [flow for flow in self.flows if flow.name == name]
         self._end(gone, self.settings.engine.stop_timeout)
         with self._changing:
             self.flows = [flow for flow in self.flows if flow not in gone]
-        self.metrics.forget(name)
 
     def _end(self, flows: Sequence[Flow], timeout: float) -> None:
         end = time.monotonic() + timeout
@@ -179,10 +186,13 @@ class Instance:
                 self.stopped_cleanly = False
                 log.warning("pipeline did not stop in time", pipeline=flow.name)
 
-    def stop(self) -> None:
+    def stop(self, within: float | None = None) -> None:
         """Finish what is under way, commit it, close actions, leave the groups; within `stop_timeout`."""
-        end = time.monotonic() + self.settings.engine.stop_timeout
-        self._end(self.flows, self.settings.engine.stop_timeout)
+        timeout = self.settings.engine.stop_timeout if within is None else within
+        end = time.monotonic() + timeout
+        with self._changing:
+            self._over = True
+        self._end(self.flows, timeout)
         if self._started and not self.runs.stop(max(1.0, end - time.monotonic())):
             self.stopped_cleanly = False
             log.warning("runs did not end in time")
@@ -193,7 +203,7 @@ class Instance:
         self.dispatcher.stop(max(1.0, end - time.monotonic()))
         if self._publisher.is_alive():
             self._publisher.stop()
-        self.spark.stop()
+        self.spark.stop(max(5.0, end - time.monotonic()))
         log.info("instance stopped", instance=self.id)
 
     def snapshot(self) -> list[PipelineView]:
@@ -224,8 +234,12 @@ class Instance:
 
     def troubles(self) -> list[str]:
         """What is wrong with what all pipelines need."""
-        found = [f"the store is away: {self._publisher.trouble}"] if self._publisher.trouble else []
+        found = [trouble] if (trouble := self._publisher.trouble) else []
         return [*found, "Spark's JVM has ended"] if self.spark.died else found
+
+    def failed_everywhere(self) -> set[str]:
+        """Pipelines that no instance runs until a person says so; another one could run those that failed here only."""
+        return {flow.name for flow in list(self.flows) if flow.wanted.state == "failed"}
 
     def summary(self) -> dict[str, PipelineSummary]:
         return {flow.name: flow.books.summary() for flow in self.flows}

@@ -106,6 +106,23 @@ class Claiming(_Beside):
         else:
             self.complete = True
 
+    def begin(self, stop: threading.Event) -> None:
+        """The first page, once the store answers, or none when it is time to stop; then on a thread of its own."""
+        away = Backoff()
+        while not stop.is_set():
+            try:
+                self.claim()
+            except Unavailable as error:
+                self._say(f"the store does not answer: {error}")
+                stop.wait(away.fail())
+            else:
+                break
+        else:
+            self.complete = True
+        if away.failures:
+            self._say(None)
+        self.start()
+
     def look(self) -> None:
         """There may be room again."""
         self._room.set()

@@ -280,7 +280,7 @@ class Membership(Listener):
 
     def _enter(self, tp: Partition, position: Position) -> None:
         if position.note:
-            log.warning(position.note[1], pipeline=self.spec.name)
+            log.warning(position.note[1], pipeline=self.spec.name, topic=tp[0], partition=tp[1])
             self._note(*position.note, position)
         with self._owner.lock:
             self._fresh.discard(tp)

@@ -27,6 +27,8 @@ _GIVES_BACK = 30.0
 _PARTITIONS = 2.0
 _HEARTBEAT = 2.0
 _EXPIRE = 60.0
+_PATIENCE = 5.0
+"""Seconds after which a store that has not answered counts as away: a server that hangs refuses nothing for long."""
 
 
 class Published(Protocol):
@@ -54,8 +56,10 @@ class Publisher(threading.Thread):
             http_address=http_address,
         )
         self._published, self._store, self._metrics = published, published.store, published.metrics
-        self.trouble: str | None = None
+        self._trouble: str | None = None
         """Why the store could not be written last time."""
+        self._asked_at: float | None = None
+        """When the writing began that is still under way."""
         self._last: dict[str, object] = {}
         self._said: set[str] = set()
         """Pipelines of which the store has a word of this instance."""
@@ -73,15 +77,37 @@ class Publisher(threading.Thread):
     def stop(self) -> None:
         """A last word, then the instance is forgotten; what it did stays in the history."""
         self._done.set()
-        self.join(5.0)
-        self.publish()
+        self.join(_PATIENCE)
+        # A store that was away a moment ago would be waited for in vain; others see that this instance is silent.
+        if self.trouble is None:
+            self.publish()
+        if self.trouble is None:
+            self._leave()
+        else:
+            log.warning("the store was not told of the stop", reason=self.trouble)
+
+    def _leave(self) -> None:
         try:
             self._store.instances.remove(self._row.id)
         except Unavailable as error:
             log.warning("the store was not told of the stop", reason=str(error))
 
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the store: it could not be written last time, or has not answered for a while."""
+        asked_at = self._asked_at
+        waited = 0.0 if asked_at is None else time.monotonic() - asked_at
+        return self._trouble or (f"the store is away: no answer for {waited:.0f} s" if waited > _PATIENCE else None)
+
     def publish(self) -> None:
         """Write what has changed; an absent store is waited for."""
+        self._asked_at = time.monotonic()
+        try:
+            self._write()
+        finally:
+            self._asked_at = None
+
+    def _write(self) -> None:
         try:
             if self._times.is_due("heartbeat", _HEARTBEAT):
                 self._store.instances.heartbeat(self._row)
@@ -99,10 +125,10 @@ class Publisher(threading.Thread):
         except Unavailable as error:
             self._metrics.store_errors.labels("publish").inc()
             self._last.clear()
-            self.trouble = str(error)
+            self._trouble = str(error)
             log.warning("the store cannot be written", reason=str(error))
         else:
-            self.trouble = None
+            self._trouble = None
 
     def _changed(self, key: str, value: object) -> bool:
         last = self._last.get(key)
@@ -149,11 +175,9 @@ class Publisher(threading.Thread):
         owned: dict[str, list[OwnedPartition]] = {}
         mirrored = []
         for flow in list(self._published.flows):
-            parts = flow.partitions()
-            rows = [OwnedPartition(p.topic, p.partition, p.committed, p.end) for p in parts]
+            rows = [OwnedPartition(p.topic, p.partition, p.committed, p.end) for p in flow.partitions()]
             if self._changed(f"partitions {flow.name}", rows):
                 owned[flow.name] = rows
-                self._metrics.set_positions(flow.name, parts)
             mirror = flow.membership.mirror_rows()
             if self._changed(f"mirror {flow.name}", mirror):
                 mirrored += mirror

@@ -84,8 +84,7 @@ class LetterWork(Work):
 
     def __enter__(self) -> Self:
         """Claim the first letters; refuses what cannot be replayed before anything is changed."""
-        self._claiming.claim()
-        self._claiming.start()
+        self._claiming.begin(self._stop)
         self._marking.start()
         return self
 

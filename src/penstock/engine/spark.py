@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from penstock.core.errors import PenstockError, Terminal, Transient
+from penstock.engine import cluster
+from penstock.engine.cluster import SparkStartError
 from penstock.engine.job_book import JobBook
 from penstock.engine.jvm import ClassArchive, java_executable, own_folder, quarter_of_the_memory
 
@@ -40,20 +40,10 @@ rootLogger.appenderRef.stderr.ref = console
 _GREETINGS = (b"WARNING: Using incubator modules", b"Setting default log level", b"To adjust logging level use")
 _SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key")
 """Names of Spark properties that Spark itself hides: a command line must not show them either."""
-_EXECUTORS_WITHIN = 60.0
-"""Seconds a cluster has to give the first executor."""
-_EXECUTORS_CALM = 1.0
-"""Executors come one by one; their number counts when it has not changed for so many seconds."""
-
-
+_ENDS_WITHIN = 5.0
+"""Seconds that the JVM is given to end by itself."""
 _SLOTS = 128
 """Threads that local windows may run in: more than there are ever lanes, for a lane must never wait for another."""
-
-
-class SparkStartError(PenstockError, Terminal):
-    """Spark could not be started."""
-
-    code = "spark-start"
 
 
 class SparkDied(PenstockError, Terminal):
@@ -173,7 +163,7 @@ class Spark:
                 f"Spark did not start: {error}", hint="`penstock doctor` looks at Java and Spark"
             ) from error
         if not self.is_local:
-            self._join_cluster()
+            self.cores = cluster.join(self._sc, self.master, self._folder)
 
     def _forward(self, stream: IO[bytes]) -> None:
         """Pass on what the JVM and the workers say, without Spark's greetings and without the noise of an ending."""
@@ -229,62 +219,8 @@ class Spark:
             if self._conf.get("spark.authenticate", "true").lower() != "false":
                 # Passwords of pipelines travel with the windows. A standalone master may do without the encryption.
                 settings |= {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
-                self._require_secret()
+                cluster.require_secret(self.master, self._conf)
         return settings
-
-    def _require_secret(self) -> None:
-        """YARN and Kubernetes make a secret for each application; a standalone cluster has one that all share."""
-        if self.master.startswith("spark://") and "spark.authenticate.secret" not in self._conf:
-            raise SparkStartError(
-                "a Spark standalone master needs the cluster's secret",
-                received="no spark.authenticate.secret",
-                hint="set spark.conf 'spark.authenticate.secret' to the cluster's value, "
-                "or 'spark.authenticate' to false if it has none",
-            )
-
-    def _ship(self) -> None:
-        """Send the product's own code to the executors; its dependencies must be installed there."""
-        package = Path(__file__).resolve().parents[1]
-        target = self._folder / "penstock.zip"
-        with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in sorted(package.rglob("*")):
-                if file.is_file() and "__pycache__" not in file.parts:
-                    archive.write(file, Path("penstock") / file.relative_to(package))
-        self._sc.addPyFile(str(target))
-
-    def _join_cluster(self) -> None:
-        try:
-            self._ship()
-            self.cores = self._await_executors()
-        except SparkStartError:
-            raise
-        except Exception as error:
-            # Spark tries to register for a minute, then it stops the context and the next call fails.
-            raise SparkStartError(
-                "the Spark master did not take this instance in",
-                received=self.master,
-                hint="is the address right, is the master running, and is spark.authenticate.secret the cluster's?",
-            ) from error
-
-    def _await_executors(self) -> int:
-        """The number of windows the cluster can run side by side, once its executors have arrived."""
-        context = self._sc._jsc.sc()  # noqa: SLF001 - pyspark has no public count of executors
-        began = changed = time.monotonic()
-        known = 0
-        while known == 0 or time.monotonic() < changed + _EXECUTORS_CALM:
-            # The driver counts as one.
-            executors = context.getExecutorMemoryStatus().size() - 1
-            if executors != known:
-                known, changed = executors, time.monotonic()
-            elif known == 0 and time.monotonic() > began + _EXECUTORS_WITHIN:
-                raise SparkStartError(
-                    f"the Spark cluster gave no executor within {_EXECUTORS_WITHIN:g} seconds",
-                    received=self.master,
-                    hint="it has no free cores or too little memory (spark.executor.memory), "
-                    "or its executors cannot reach this machine (spark.driver.host)",
-                )
-            time.sleep(0.1)
-        return int(self._sc.defaultParallelism)
 
     @property
     def jobs(self) -> int:
@@ -355,8 +291,9 @@ class Spark:
             # The environment is taken when this is built.
             return self._sc.parallelize([element], 1).mapPartitions(run_window)._jrdd  # noqa: SLF001 - no public name
 
-    def stop(self) -> None:
-        """End context and JVM; on the first start of a machine the JVM writes its class archive on the way out."""
+    def stop(self, within: float = 20.0) -> None:
+        """End context and JVM; on the first start of a machine the JVM writes its class archive on the way out, for
+        which there are so many seconds."""
         if self._starting is not None:
             self._starting.join()
         self._stopping = True
@@ -369,16 +306,17 @@ class Spark:
             type(self._sc)._jvm = None  # noqa: SLF001 - as above
             self._sc = None
         if self._process is not None:
-            self._end_process(self._process)
+            self._end_process(self._process, within if self._archive.is_new else _ENDS_WITHIN)
             self._process = None
         self._archive.keep()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _end_process(self, process: subprocess.Popen[bytes]) -> None:
+    @staticmethod
+    def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
         if process.stdin:
             process.stdin.close()
         try:
-            process.wait(timeout=20 if self._archive.is_new else 5)
+            process.wait(timeout=within)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(timeout=5)

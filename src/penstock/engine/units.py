@@ -155,8 +155,16 @@ class Units:
             self.trouble.fail()
             flow.say("waiting", f"dead letters cannot be stored: {error}")
             return False
+        self._tell_of(failures)
         reach("after-settle")
         return True
+
+    def _tell_of(self, failures: list[FailedEvent]) -> None:
+        """One line for all of a unit's, with the place of the first: where to look, and nothing of what is in it."""
+        record, failure = failures[0].record, failures[0].failure
+        where = {"topic": record.topic(), "partition": record.partition(), "offset": record.offset()}
+        what = {"stage": failure.stage, "error_code": failure.error_code, "events": len(failures)}
+        log.info("dead letters", pipeline=self._flow.name, **where, **what)
 
     def settle_waiting(self) -> None:
         """Try again what could not be made durable."""
@@ -298,7 +306,8 @@ class Units:
             return
         if failed is not None and not self._pass_over(own, failed.record.offset()):
             return
-        log.error("an event killed its process", pipeline=flow.name, topic=own.topic, offset=own.killer, stage=stage)
+        where = {"topic": own.topic, "partition": own.partition, "offset": own.killer}
+        log.error("an event killed its process", pipeline=flow.name, **where, stage=stage)
         del self._deaths[partition]
         self._after_burial(own, failed)
 

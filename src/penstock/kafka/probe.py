@@ -41,8 +41,8 @@ class Finding:
 
 
 _Work = Callable[[], str]
-Guard = Callable[[str], list[str]]
-"""The IP addresses that a host may be reached at; raises `PenstockError` where it may not be."""
+Guard = Callable[[str, int | None], list[str]]
+"""The IP addresses that a host may be reached at, and a broker at its port; raises `PenstockError` where it may not."""
 
 
 def probe(spec: PipelineSpec, timeout: float = 5.0, guard: Guard | None = None) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def _address(
     def resolved() -> str:
         if guard is None:
             return ", ".join(resolve(address))
-        pins.extend(guard(address.host))
+        pins.extend(guard(address.host, address.port))
         return ", ".join(pins)
 
     steps: list[tuple[Step, _Work]] = [("dns", resolved), ("tcp", lambda: _connected(address, timeout, pins))]
@@ -170,7 +170,7 @@ def _advertised(address: Address, timeout: float, guard: Guard | None) -> Findin
     hint = "the broker names this address to its clients (advertised.listeners); it must be reachable from here"
 
     def reached() -> str:
-        return _connected(address, timeout, guard(address.host) if guard else [])
+        return _connected(address, timeout, guard(address.host, address.port) if guard else [])
 
     return _tried("advertised", str(address), reached, hint)
 
@@ -229,7 +229,7 @@ def _check_hosts(urls: str, guard: Guard | None) -> None:
     for url in urls.split(","):
         host = urlsplit(url.strip()).hostname
         if guard is not None and host:
-            guard(host)
+            guard(host, None)
 
 
 def _dialects(source: KafkaSourceConfig, timeout: float, guard: Guard | None) -> Iterator[Finding]:

@@ -56,11 +56,11 @@ class Reader:
     exhausted = False
     """A log goes on; readers of a part of one are exhausted some time."""
 
-    def __init__(self, client: KafkaClientConfig, *, name: str) -> None:
+    def __init__(self, client: KafkaClientConfig, *, name: str, fetch_bytes: int = 1) -> None:
+        """`fetch_bytes`: the broker answers when so many are there, or after a tenth of a second."""
         # librdkafka wants a group.id even though this consumer never joins a group.
-        self._consumer = Consumer(
-            client.consumer(_SETTINGS | {"group.id": f"{name}-reader", "error_cb": self._on_error})
-        )
+        own = {"group.id": f"{name}-reader", "error_cb": self._on_error, "fetch.min.bytes": fetch_bytes}
+        self._consumer = Consumer(client.consumer(_SETTINGS | own))
         self._next: dict[Partition, int] = {}
         self._held: set[Partition] = set()
         self._one_topic = True

@@ -35,6 +35,7 @@ Right = Literal[
     "users.manage",
     "tokens.own",
     "tokens.manage",
+    "secrets.manage",
 ]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -64,6 +65,7 @@ RIGHTS: Final[dict[Right, Role]] = {
     "users.manage": "admin",
     "tokens.own": "viewer",
     "tokens.manage": "admin",
+    "secrets.manage": "admin",
 }
 """The least role that has each right."""
 _MEMBERS: Final[dict[str, Role]] = {

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ipaddress
+import math
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.core.clock import SYSTEM, Surroundings
 from penstock.core.errors import PenstockError, Transient
+from penstock.service.passwords import digest
+from penstock.store.failed_logins import FailedLogins
 
-WINDOW: Final = 300.0
-"""Seconds over which failures are counted."""
 _MOST_KEYS: Final = 10_000
-"""Addresses and users that are remembered; beyond, those not heard of for longest are forgotten."""
+"""Closed keys that are remembered; beyond, those not heard of for longest are forgotten. The store knows them all."""
+_HOME: Final = 64
+"""Bits of an IPv6 address that a provider chooses; the rest is up to whoever is there."""
 
 
 class TooManyAttempts(PenstockError, Transient):
@@ -25,38 +30,69 @@ class TooManyAttempts(PenstockError, Transient):
         self.seconds = seconds
 
 
-class Attempts:
-    """Failed log-ins of this process, by address and by user."""
+def address_key(address: str | None) -> str:
+    """What an address is counted by. Of IPv6 that is its network: whoever has one address has 2⁶⁴ of them."""
+    return f"address:{_network(address)}"
 
-    def __init__(self, limit: int, clock: Surroundings = SYSTEM) -> None:
-        self._limit, self._clock = limit, clock
-        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
+
+def token_key(address: str | None) -> str:
+    """The same for tokens that are not known."""
+    return f"token-address:{_network(address)}"
+
+
+def user_key(email: str) -> str:
+    """What a user is counted by."""
+    return f"user:{email.lower()}"
+
+
+class Attempts:
+    """Failed log-ins by address and by user, counted in the store for all instances."""
+
+    def __init__(self, failures: FailedLogins, limit: int, clock: Surroundings = SYSTEM) -> None:
+        self._failures, self._limit, self._clock = failures, limit, clock
+        self._closed: OrderedDict[str, float] = OrderedDict()
+        """Keys that have failed too often, as the store said, and until when; not to ask it for every request."""
         self._lock = threading.Lock()
 
     def check(self, *keys: str) -> None:
-        """Raise `TooManyAttempts` where one of them has failed too often."""
+        """Raise `TooManyAttempts` where one of them has failed too often, at whichever instance."""
+        self._remember(keys, self._failures.waits(_hashes(keys), limit=self._limit))
+        self.recall(*keys)
+
+    def recall(self, *keys: str) -> None:
+        """The same from what this process has learned already, for requests that are no log-ins."""
         now = self._clock.monotonic()
         with self._lock:
-            waits = [self._wait(key, now) for key in keys]
-        if longest := max(waits, default=0):
-            raise TooManyAttempts(longest)
+            longest = max((self._closed.get(key, now) - now for key in keys), default=0.0)
+        if longest > 0:
+            raise TooManyAttempts(math.ceil(longest))
 
     def failed(self, *keys: str) -> None:
-        now = self._clock.monotonic()
-        with self._lock:
-            for key in keys:
-                self._failed.setdefault(key, deque(maxlen=self._limit)).append(now)
-                self._failed.move_to_end(key)
-            while len(self._failed) > _MOST_KEYS:
-                self._failed.popitem(last=False)
+        self._remember(keys, self._failures.add(_hashes(keys), limit=self._limit))
 
     def succeeded(self, *keys: str) -> None:
-        with self._lock:
-            for key in keys:
-                self._failed.pop(key, None)
+        self._failures.forgive(_hashes(keys))
 
-    def _wait(self, key: str, now: float) -> int:
-        times = self._failed.get(key)
-        if times is None or len(times) < self._limit or times[0] <= now - WINDOW:
-            return 0
-        return int(times[0] + WINDOW - now) + 1
+    def _remember(self, keys: Sequence[str], waits: Sequence[float]) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            for key, wait in zip(keys, waits, strict=True):
+                self._closed.pop(key, None)
+                if wait > 0:
+                    self._closed[key] = now + wait
+            while len(self._closed) > _MOST_KEYS:
+                self._closed.popitem(last=False)
+
+
+def _network(address: str | None) -> str:
+    try:
+        found = ipaddress.ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return str(address)
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, _HOME), strict=False))
+
+
+def _hashes(keys: Sequence[str]) -> list[str]:
+    return [digest(key) for key in keys]

@@ -12,7 +12,7 @@ from penstock.config.settings import Settings
 from penstock.core.clock import SYSTEM, Surroundings, format_time
 from penstock.core.errors import PenstockError, Terminal
 from penstock.service.access import Actor, Role, at_most, member_role, system_actor
-from penstock.service.attempts import Attempts
+from penstock.service.attempts import Attempts, address_key, token_key, user_key
 from penstock.service.audit import audited
 from penstock.service.passwords import SHOWN, TOKEN_PREFIX, csrf_of, digest, new_key, same, verify_password
 from penstock.service.pipelines import person
@@ -54,7 +54,7 @@ class Authentication:
 
     def __init__(self, store: Store, settings: Settings, clock: Surroundings = SYSTEM) -> None:
         self._store, self._http = store, settings.http
-        self._attempts = Attempts(settings.http.attempts, clock)
+        self._attempts = Attempts(store.failed_logins, settings.http.attempts, clock)
 
     @property
     def required(self) -> bool:
@@ -67,15 +67,15 @@ class Authentication:
         """Who asks; None: nobody that is known. A token that is no longer good is an error that says so."""
         if not self.required:
             return system_actor(person(), address)
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return self._by_token(key.strip(), address)
+        key = _bearer(headers)
+        if key is not None:
+            return self._by_token(key, address)
         return self._by_session(cookies.get(SESSION_COOKIE), address)
 
     def check_csrf(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> None:
         """For changes that a browser asks for by its cookie: a page of somebody else's could make it do that."""
-        if not self.required or headers.get("authorization"):
-            return
+        if not self.required or _bearer(headers) is not None:
+            return  # another scheme is somebody else's, a proxy's for instance, and browsers send it by themselves
         session = cookies.get(SESSION_COOKIE)
         if session and not same(headers.get(CSRF_HEADER, ""), csrf_of(session)):
             raise CsrfMissing(
@@ -85,7 +85,7 @@ class Authentication:
 
     def log_in(self, email: str, password: str, *, address: str | None = None, agent: str | None = None) -> LoggedIn:
         """Begin a session; `LogInFirst` where user or password is wrong, `TooManyAttempts` after too many of those."""
-        keys = (f"address:{address}", f"user:{email.lower()}")
+        keys = (address_key(address), user_key(email))
         self._attempts.check(*keys)
         user = self._store.people.by_email(email)
         right = verify_password(user.password if user else None, password)
@@ -93,7 +93,8 @@ class Authentication:
             self._attempts.failed(*keys)
             log.warning("log-in failed", address=address)
             raise LogInFirst("the user or the password is wrong")
-        self._attempts.succeeded(*keys)
+        # Not the address: who has a user here could try the passwords of all others, between log-ins of their own.
+        self._attempts.succeeded(user_key(email))
         return self.begin(user, address=address, agent=agent)
 
     def begin(self, user: PersonRow, *, address: str | None = None, agent: str | None = None) -> LoggedIn:
@@ -128,11 +129,12 @@ class Authentication:
         return actor_for(user, address)
 
     def _by_token(self, key: str, address: str | None) -> Actor:
-        keys = (f"token-address:{address}",)
-        self._attempts.check(*keys)
         row = self._store.tokens.by_hash(digest(key)) if key.startswith(TOKEN_PREFIX) else None
         if row is None:
-            self._attempts.failed(*keys)
+            # Only those that fail: many programs may come from one address, and nobody guesses a good token.
+            self._attempts.recall(token_key(address))
+            self._attempts.check(token_key(address))
+            self._attempts.failed(token_key(address))
             raise LogInFirst("the token is not known", hint="`penstock tokens create` makes one")
         if row.revoked_at is not None:
             raise LogInFirst(f"the token {row.prefix}… was revoked", hint="make another one")
@@ -160,6 +162,12 @@ class Authentication:
         projects = {project: at_most(own, role) or role for project, own in whole.projects.items()}
         own = at_most(whole.role, role)
         return Actor(name=name, role=own, projects=projects, kind="token", address=address, user_id=user.id)
+
+
+def _bearer(headers: Mapping[str, str]) -> str | None:
+    """The token that is shown, if any."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
 
 
 def actor_for(user: PersonRow, address: str | None = None) -> Actor:

@@ -85,6 +85,7 @@ def try_connection(spec: PipelineSpec, outbound: Outbound | None, timeout: float
     """Every step, also those that are not used, in the order of their dependence; without `outbound`, wherever the
     cluster is."""
     scrub = Scrubber(spec.secrets).scrub
+    outbound = _unless_known(spec, outbound)
     # Asked before there is a client: making one may already connect.
     found = list(_refused(spec, outbound)) if outbound else []
     if not found:
@@ -107,6 +108,7 @@ def preview_messages(
     """The last messages of the topics, newest first, as the trigger would take them in; `skips`: tombstones are left
     out."""
     source = spec.source.config
+    outbound = _unless_known(spec, outbound)
     if outbound:
         _check_cluster(spec, outbound)
     cluster = ClusterView(KafkaClientConfig.of(source.connection), _SECONDS)
@@ -128,10 +130,15 @@ def _check_cluster(spec: PipelineSpec, outbound: Outbound) -> None:
     connection = spec.source.config.connection
     known = addresses(connection.bootstrap)
     for address in known:
-        outbound.check(address.host)
+        outbound.check(address.host, address.port)
     for host, port in ClusterView(KafkaClientConfig.of(connection), _SECONDS).brokers():
         if (host, port) not in known:
-            outbound.check(host)
+            outbound.check(host, port)
+
+
+def _unless_known(spec: PipelineSpec, outbound: Outbound | None) -> Outbound | None:
+    known = outbound is not None and outbound.knows(spec.source.config.connection.bootstrap)
+    return None if known else outbound
 
 
 def _refused(spec: PipelineSpec, outbound: Outbound) -> Iterator[StepReport]:
@@ -139,7 +146,7 @@ def _refused(spec: PipelineSpec, outbound: Outbound) -> Iterator[StepReport]:
     refused: list[tuple[str, AddressRefusedError]] = []
     for address in addresses(source.connection.bootstrap):
         try:
-            outbound.check(address.host)
+            outbound.check(address.host, address.port)
         except AddressRefusedError as error:
             refused.append((str(address), error))
         except PenstockError:
@@ -178,7 +185,7 @@ def _preview(record: RecordLike, reader: MessageReader, masking: Masking, *, ski
     try:
         message = reader.read(record)
     except InvalidData as error:
-        return MessagePreview(**data, outcome="dead letter", why=error.message)
+        return MessagePreview(**data, outcome="dead letter", why=masking.words(topic, record.value())(error.message))
     if len(message.body) > _LARGEST:
         return MessagePreview(**data, outcome="work order", why=f"its {len(message.body):,} characters are not shown")
     return MessagePreview(**data, outcome="work order", body=masking.value(topic, _loaded(message.body)))

@@ -11,7 +11,7 @@ import structlog
 
 from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError, Unavailable
-from penstock.service.run import Stop
+from penstock.service.stopping import Stop
 
 log = structlog.get_logger("penstock.actions")
 

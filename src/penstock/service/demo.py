@@ -83,7 +83,7 @@ class Demo:
         return own.model_copy(
             update={
                 "store": StoreSettings(url=url),
-                "http": HttpSettings(enabled=own.http.enabled, console=own.http.console, host=host),
+                "http": HttpSettings(enabled=own.http.enabled, console=own.http.console, host=host, port=own.http.port),
                 "log": LogSettings(level="warning", format=own.log.format),
             }
         )

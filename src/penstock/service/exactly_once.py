@@ -23,7 +23,7 @@ def require_reapply(spec: PipelineSpec, *, reapply: bool) -> None:
         raise ConfigError(
             f"{spec.name} stands where the cursor of its table stands, whatever the group's offsets are",
             received=spec.name,
-            hint="--reapply sets the cursor too: events that are repeated are written again",
+            hint="--reapply (`reapply` over the API) sets the cursor too: events that are repeated are written again",
         )
     if reapply and not has_cursor(spec):
-        raise ConfigError(f"{spec.name} writes into no table: its offsets are enough", hint="leave --reapply out")
+        raise ConfigError(f"{spec.name} writes into no table: its offsets are enough", hint="leave reapply out")

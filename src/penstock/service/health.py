@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from penstock.core.status import State
@@ -39,7 +39,7 @@ class Health:
     reason: str | None = None
     """Why the instance as a whole is not ready, in short."""
     reasons: list[str] = field(default_factory=list)
-    """Everything that keeps it from being ready, each in a sentence."""
+    """Everything that is wrong, each in a sentence; of an instance that is ready, what no other one could do better."""
     pipelines: list[PipelineHealth] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Health:
         return {"ready": self.ready} | why | {"pipelines": pipelines}
 
 
-STARTING = Health(ready=False, reason="starting")
+STARTING = Health(ready=False, reason="starting", reasons=["the instance is starting"])
 
 
 class Observable(Protocol):
@@ -59,20 +59,32 @@ class Observable(Protocol):
 
     def snapshot(self) -> Sequence[Observed]: ...
     def troubles(self) -> Sequence[str]: ...
+    def failed_everywhere(self) -> Collection[str]: ...
 
 
-def instance_health(instance: Observable) -> Health:
-    """The health of a running instance."""
-    return health_of(instance.snapshot(), instance.troubles())
+def instance_health(instance: Observable, *, stopping: bool = False) -> Health:
+    """The health of an instance that runs, or that ends."""
+    health = health_of(instance.snapshot(), instance.troubles(), instance.failed_everywhere())
+    if not stopping:
+        return health
+    # Its pipelines are stopped one by one, as if somebody had said so: that makes it no instance to send anybody to.
+    return replace(health, ready=False, reason="stopping", reasons=["the instance is stopping", *health.reasons])
 
 
-def health_of(views: Iterable[Observed], troubles: Sequence[str] = ()) -> Health:
+def health_of(
+    views: Iterable[Observed], troubles: Sequence[str] = (), failed_everywhere: Collection[str] = ()
+) -> Health:
     """Ready when every pipeline works, waits for events, or rests because a person said so; and when nothing is wrong
-    with what all pipelines need."""
+    with what all pipelines need.
+
+    A pipeline that has failed on all instances is told of and holds none back: a rollout would wait for a person. One
+    that has failed here, or cannot be used, does: the instance that is to go may still run it.
+    """
     pipelines = [
         PipelineHealth(pipeline=v.name, state=v.state, reason=v.reason, ready=v.state in READY_STATES) for v in views
     ]
-    unready = [p for p in pipelines if not p.ready]
-    reasons = [*troubles, *(f"{p.pipeline} is {p.state}{f': {p.reason}' if p.reason else ''}" for p in unready)]
-    short = [*troubles, *([f"not ready: {', '.join(p.pipeline for p in unready)}"] if unready else [])]
-    return Health(ready=not reasons, reason="; ".join(short) or None, reasons=reasons, pipelines=pipelines)
+    wrong = [p for p in pipelines if not p.ready]
+    holding = [p.pipeline for p in wrong if not (p.state == "failed" and p.pipeline in failed_everywhere)]
+    short = [*troubles, *([f"not ready: {', '.join(holding)}"] if holding else [])]
+    reasons = [*troubles, *(f"{p.pipeline} is {p.state}{f': {p.reason}' if p.reason else ''}" for p in wrong)]
+    return Health(ready=not short, reason="; ".join(short) or None, reasons=reasons, pipelines=pipelines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -30,6 +31,7 @@ _TRY_AGAIN = 30.0
 _PENDING = 1_000
 """Events kept while the receiver is away; the oldest go first, for a pipeline that runs is reported again."""
 _LAST_WORDS = 5.0
+"""Seconds that a stop waits for the last events to be taken; a receiver that is slow must not hold it up."""
 _PRODUCER = f"penstock/{__version__}"
 _ENDS = {"failed": "FAIL", "stopped": "COMPLETE"}
 
@@ -67,7 +69,9 @@ def sender(settings: LineageSettings) -> Callable[[RunEvent], None]:
             "lineage.url is set, but OpenLineage's client is not installed",
             hint="pip install 'penstock[openlineage]'",
         ) from error
-    config = HttpConfig(url=str(settings.url), endpoint=settings.endpoint, timeout=5.0, retry={"total": 1})
+    # Without a slash at its end, the last part of the address would be replaced by the endpoint.
+    url = f"{str(settings.url).rstrip('/')}/"
+    config = HttpConfig(url=url, endpoint=settings.endpoint, timeout=5.0, retry={"total": 1})
     if settings.api_key is not None:
         config.auth = ApiKeyTokenProvider({"apiKey": settings.api_key.reveal()})
     transport = HttpTransport(config)
@@ -87,8 +91,12 @@ class Lineage(threading.Thread):
         super().__init__(name="lineage", daemon=True)
         self._settings, self._flows, self._send = settings, flows, send
         self._runs: dict[str, _Run] = {}
+        self._known: set[str] = set()
+        """Names of pipelines that were looked at."""
         self._pending: deque[RunEvent] = deque(maxlen=_PENDING)
         self._try_at = 0.0
+        self._until = math.inf
+        """Nothing is sent afterwards."""
         self._over = threading.Event()
 
     def run(self) -> None:
@@ -98,12 +106,21 @@ class Lineage(threading.Thread):
                 self._flush()
             except Exception:
                 log.exception("lineage failed; it goes on")
+        self._end_all()
 
     def stop(self) -> None:
         """Tell of the ends; call it when the pipelines have stopped."""
+        self._until = time.monotonic() + _LAST_WORDS
         self._over.set()
-        if self.is_alive():
+        if self.ident is None:
+            self._end_all()
+        elif self.is_alive():
+            # One thread sends: two would send, and take, the same event twice.
             self.join(_LAST_WORDS)
+        if self._pending:
+            log.warning("lineage was not sent in time", events=len(self._pending))
+
+    def _end_all(self) -> None:
         self.look()
         for run in list(self._runs.values()):
             self._end(run, "COMPLETE")
@@ -119,10 +136,18 @@ class Lineage(threading.Thread):
             elif time.monotonic() >= run.said_at + self._settings.every and self._read(run) > run.said:
                 self._tell(run, "RUNNING")
         for name, flow in flows.items():
-            if name not in self._runs and flow.state not in _ENDS:
-                counts = flow.books.counts
-                self._runs[name] = run = _Run(_new_id(), flow, counts.read, counts.acted, time.monotonic())
-                self._tell(run, "START")
+            counts = flow.books.counts
+            if name not in self._known and flow.state == "failed" and counts.read:
+                # It began and failed between two looks.
+                self._end(self._begin(flow, 0, 0), "FAIL")
+            elif name not in self._runs and flow.state not in _ENDS:
+                self._begin(flow, counts.read, counts.acted)
+        self._known |= flows.keys()
+
+    def _begin(self, flow: Flow, read: int, acted: int) -> _Run:
+        self._runs[flow.name] = run = _Run(_new_id(), flow, read, acted, time.monotonic())
+        self._tell(run, "START")
+        return run
 
     def _end(self, run: _Run, kind: str) -> None:
         self._tell(run, kind)
@@ -137,7 +162,7 @@ class Lineage(threading.Thread):
         self._pending.append(self._event(run, kind))
 
     def _flush(self) -> None:
-        while self._pending and time.monotonic() >= self._try_at:
+        while self._pending and self._try_at <= time.monotonic() < self._until:
             try:
                 self._send(self._pending[0])
             except Exception as error:  # noqa: BLE001 - whatever a client raises, the receiver did not take it

@@ -111,11 +111,16 @@ class _Scrub:
         self._scrubber = Scrubber(secrets)
 
     def __call__(self, _logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        return {key: self._clean(value) for key, value in event.items()}
+        # What structlog hands from step to step is taken out before anything is written.
+        return {key: value if key == "_record" else self._clean(value) for key, value in event.items()}
 
     def _clean(self, value: Any) -> Any:
         if isinstance(value, str):
             return visible(self._scrubber.scrub(value))
-        if isinstance(value, (dict, list, tuple, Exception)):
-            return visible(self._scrubber.scrub(str(value)))
-        return value
+        if isinstance(value, dict):
+            return {self._clean(str(key)): self._clean(each) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self._clean(each) for each in value]
+        if isinstance(value, (bool, int, float, type(None))):
+            return value
+        return visible(self._scrubber.scrub(str(value)))

@@ -24,6 +24,11 @@ EVERY: Final = 2.0
 """Seconds between two looks; a look at a few hundred rows costs a millisecond."""
 
 
+_REFERS: Final = "$ref"
+_Version = tuple[int, frozenset[tuple[str, str]]]
+"""A document's revision, and the secrets that it may refer to: another value is another version."""
+
+
 class Taker(Protocol):
     """What takes pipelines in and lets them go."""
 
@@ -47,8 +52,8 @@ class ManagedRunning(threading.Thread):
         super().__init__(name="managed", daemon=True)
         self._named = named
         self._store, self._settings, self._taker, self._others = store, settings, taker, others
-        self._seen: dict[str, int] = {}
-        """Revision by name: of what was taken in or refused."""
+        self._seen: dict[str, _Version] = {}
+        """By name: of what was taken in or refused."""
         self._running: dict[str, PipelineSpec] = {}
         self._over = threading.Event()
 
@@ -73,10 +78,13 @@ class ManagedRunning(threading.Thread):
         rows = {row.name: row for row in self._store.managed.all()}
         for name in [name for name in self._seen if name not in rows]:
             self._end(name)
+        refer = any(_REFERS in row.text for row in rows.values())
+        named = self._named() if refer else {}
         for row in rows.values():
-            if self._seen.get(row.name) != row.revision and not self._over.is_set():
+            version = (row.revision, _used(row, named))
+            if self._seen.get(row.name) != version and not self._over.is_set():
                 self._take(row)
-                self._seen[row.name] = row.revision
+                self._seen[row.name] = version
 
     def _end(self, name: str) -> None:
         del self._seen[name]
@@ -101,12 +109,9 @@ class ManagedRunning(threading.Thread):
 
     def _checked(self, row: ManagedRow) -> Submitted:
         """What was allowed when it was kept may not be allowed on this machine."""
-        known = list(self._settings.api.networks)
-        for spec in self._others():
-            if not spec.source.is_foreign:
-                known += [place.rpartition(":")[0] for place in spec.source.config.connection.bootstrap.split(",")]
         allowed = frozenset(self._settings.api.allow)
-        limits = Limits(allowed, Outbound(known), os.environ, self._named())
+        outbound = Outbound.beside(self._settings.api.networks, self._others())
+        limits = Limits(allowed, outbound, os.environ, self._named())
         return check_submitted(row.text, limits)
 
     def _taken(self, spec: PipelineSpec | None) -> str | None:
@@ -119,3 +124,8 @@ class ManagedRunning(threading.Thread):
             if other.group == spec.group and not (other.source.config.stateless or spec.source.config.stateless):
                 return f"the group {spec.group!r} is taken by pipeline {other.name!r}"
         return None
+
+
+def _used(row: ManagedRow, named: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """Secrets whose names are in the text, and may be referred to."""
+    return frozenset(each for each in named.items() if _REFERS in row.text and each[0] in row.text)

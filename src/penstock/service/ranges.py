@@ -11,6 +11,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.clock import format_time, parse_time
 from penstock.core.errors import ConfigError
 from penstock.kafka.admin import ClusterView, Place
+from penstock.service.moments import LAST
 
 _FIRST_MILLIS = 100_000_000_000
 """Plain numbers from here on are epoch milliseconds (March 1973); no partition has had so many records."""
@@ -64,6 +65,8 @@ def point(option: str, text: str) -> Point:
         return Point("earliest" if written.lower() == "earliest" else "latest")
     if written.isdecimal():
         number = int(written)
+        if number >= LAST:
+            raise ConfigError(f"{option}: a time before the year 10000 is wanted", received=text, allowed=_WANTED)
         return Point("time" if number >= _FIRST_MILLIS else "offset", number)
     try:
         return Point("time", parse_time(written))

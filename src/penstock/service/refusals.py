@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,10 +12,14 @@ from penstock.config.documents import Document
 from penstock.config.http_settings import Allowed
 from penstock.config.problems import Path as KeyPath
 from penstock.config.problems import Problem
+from penstock.config.secret_values import NOT_KEPT
 from penstock.core.errors import PenstockError
 from penstock.core.secrets import find_secrets, is_secret_key
 from penstock.kafka.properties import refuse_dangerous
+from penstock.kafka.reach import addresses
 from penstock.service.outbound import Outbound
+from penstock.service.secrets import owner_of
+from penstock.tables.target import DatabaseAddress, database_address
 
 _REFERENCE: Final = "$ref"
 _STEPS: Final = ("filters", "filter", "transform", "transforms")
@@ -22,6 +27,13 @@ _NEEDS: Final[dict[str, Allowed]] = {"python": "python", "command": "command", "
 _CODE: Final = ("callable", "processor")
 _REGISTRY: Final = ("basic.auth.", "bearer.auth.token", "bearer.auth.credentials.source")
 """Settings of the registry's client that load nothing and lead nowhere."""
+_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "sslmode": ("require", "verify-ca", "verify-full", "prefer", "allow", "disable"),
+    "sslrootcert": ("system",),
+    "charset": ("utf8mb4", "utf8"),
+}
+"""Of a database's address: what reads no file and names no host."""
+_LIST: Final = re.compile(r"[,;\s]+")
 _ADDRESSES: Final = ("url", "urls", "webhook_url", "server", "schema_registry_url", "http")
 
 Need = tuple[Allowed, KeyPath, str]
@@ -38,11 +50,28 @@ class Limits:
     """Variables of this machine."""
     named: Mapping[str, str] | None = None
     """Secrets of the store by name; None: what they say does not matter, for nothing is run."""
+    owners: frozenset[str] | None = None
+    """Projects whose secrets may be referred to; None: anybody's."""
+    known: frozenset[str] | None = None
+    """Names of the store's secrets; None: whether there is one is found out when it is used."""
 
     @property
     def variables(self) -> MutableMapping[str, str]:
         """Those that a document may have: none of this machine's leaves it where they are not allowed."""
         return self.environ if "env" in self.allowed else {}
+
+    def may_refer(self, secret: str) -> bool:
+        """Whoever refers to a secret can send it to a server of their choice."""
+        return self.owners is None or owner_of(secret) in self.owners
+
+    def reference_problem(self, secret: str) -> tuple[str, str] | None:
+        """Why a secret cannot be referred to, and what to do; None: it can."""
+        if not self.may_refer(secret):
+            mine = ", ".join(f"{owner}/NAME" for owner in sorted(self.owners or ()))
+            return f"the secret {secret!r} is not one of your project", f"those are called {mine}; its admins set them"
+        if self.known is not None and secret not in self.known:
+            return f"there is no secret named {secret!r}", NOT_KEPT
+        return None
 
 
 def is_secret_reference(value: object) -> bool:
@@ -71,7 +100,11 @@ def _refused(
             yield document.problem(path, message, hint=hint)
     for path, message in _written_secrets(document.data):
         yield document.problem(path, message, hint="keep it in the store, and write {$ref: NAME}")
+    for path, secret in _references(document.data):
+        if wrong := limits.reference_problem(secret):
+            yield document.problem(path, wrong[0], hint=wrong[1])
     yield from _client_properties(document)
+    yield from _databases(document, limits)
     if "private" not in limits.allowed:
         yield from _addresses(document, limits.outbound, places)
 
@@ -136,6 +169,15 @@ def _written_secrets(data: Any) -> Iterator[tuple[KeyPath, str]]:
                 yield path, "a secret is written out"
 
 
+def _references(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    if is_secret_reference(value):
+        yield path, str(value[_REFERENCE])
+        return
+    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield from _references(item, (*path, key))
+
+
 def _client_properties(document: Document) -> Iterator[Problem]:
     for path, value in _walk(document.data, inner=True):
         if not path or not isinstance(value, Mapping):
@@ -157,9 +199,9 @@ def _addresses(document: Document, outbound: Outbound, places: Iterable[tuple[Ke
     for path, value in places:
         if not isinstance(value, str) or not path:
             continue
-        for host in _hosts(path, value):
+        for host, port in _hosts(path, value):
             try:
-                outbound.check(host)
+                outbound.check(host, port)
             except PenstockError as error:
                 yield document.problem(path, error.message, received=host, hint=error.hint)
 
@@ -172,21 +214,53 @@ def _cluster(document: Document) -> str | None:
     return "localhost" if here is None else None
 
 
-def _hosts(path: KeyPath, value: str) -> Iterator[str]:
+def _hosts(path: KeyPath, value: str) -> Iterator[tuple[str, int | None]]:
+    """Hosts that are named at a place; brokers with their ports."""
     keys = [key for key in path if isinstance(key, str)]
-    if keys[-1] == "bootstrap":
-        for place in value.split(","):
-            name, colon, _ = place.strip().rpartition(":")
-            yield name if colon and not place.strip().endswith("]") else place.strip()
-    elif keys[-1] in _ADDRESSES:
-        for url in value.split(","):
-            try:
+    try:
+        if keys[-1] == "bootstrap":
+            yield from _brokers(value)
+        elif keys[-1] in _ADDRESSES and _database(keys[-1], value) is None:
+            for url in _LIST.split(value):
                 parts = urlsplit(url.strip())
-                host = parts.hostname
-            except ValueError:
-                continue  # the models say what is wrong with it
-            if host and parts.scheme != "mock" and not parts.scheme.startswith("sqlite"):
-                yield host
+                if parts.hostname and parts.scheme != "mock":
+                    yield parts.hostname, None
+    except ValueError:
+        return  # the models say what is wrong with it
+
+
+def _brokers(bootstrap: str) -> Sequence[tuple[str, int | None]]:
+    try:
+        return addresses(bootstrap)
+    except ValueError:
+        return [(bootstrap, None)]  # no host has such a name: it is refused as that
+
+
+def _database(key: str, value: str) -> DatabaseAddress | None:
+    """The address of a database, if it is one."""
+    try:
+        return database_address(value) if key == "url" else None
+    except PenstockError:
+        return None
+
+
+def _databases(document: Document, limits: Limits) -> Iterator[Problem]:
+    """Drivers take hosts, sockets and files of keys from all parts of an address."""
+    for path, value in _walk(document.data):
+        found = _database(str(path[-1]), value) if path and isinstance(value, str) else None
+        if found is None or found.is_file:
+            continue  # a file is another need
+        bad = sorted(name for name, given in found.options.items() if given not in _OPTIONS.get(name, (given,)))
+        bad += sorted(name for name in found.options if name not in _OPTIONS)
+        if bad:
+            yield document.problem(path, f"not taken from API callers: {', '.join(bad)}", allowed=list(_OPTIONS))
+        if "private" in limits.allowed:
+            continue
+        for host in found.hosts or ("localhost",):  # without a host it is a socket of this machine
+            try:
+                limits.outbound.check(host)
+            except PenstockError as error:
+                yield document.problem(path, error.message, received=host, hint=error.hint)
 
 
 def _walk(value: Any, path: KeyPath = (), *, inner: bool = False) -> Iterator[tuple[KeyPath, Any]]:

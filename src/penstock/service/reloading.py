@@ -4,6 +4,7 @@ are looked at again now and then."""
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,15 +78,18 @@ class Reloader(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        missed = False
+        # Empty: what has changed before the watch began is seen at the first look.
+        seen: frozenset[object] = frozenset()
         for changed in self._occasions():
-            if not (changed or missed or self._has_jobs):
+            # Not every change is told of: a folder that was made anew is another one than that which is watched.
+            now = self._watched.state()
+            if not (changed or now != seen or self._has_jobs):
                 continue
             try:
                 self.look()
-                missed = False
+                seen = now
             except Exception:
-                missed = True
+                seen = frozenset()
                 log.exception("pipelines could not be looked at again; what runs goes on")
 
     def _occasions(self) -> Iterator[bool]:
@@ -126,18 +130,30 @@ class Reloader(threading.Thread):
         self._has_jobs = fresh.has_jobs
         found = _known(fresh)
         gone = [name for name in self._known if name not in found]
-        kept = {name: why for name in gone if (why := _why_kept(self._known[name], fresh))}
+        # A second file with its name, a copy put aside for instance, does not take the place of the one that runs.
+        copied = [name for name, known in self._known.items() if name in found and found[name].file != known.file]
+        kept = {name: why for name in gone + copied if (why := _why_kept(self._known[name], fresh))}
         self._tell(fresh, kept)
-        for name in gone:
-            if name not in kept and not self._over.is_set():
+        self._drop([name for name in gone if name not in kept], fresh, kept)
+        for spec in fresh.specs:
+            if spec.name not in kept:
+                self._compare(spec, found[spec.name], fresh)
+
+    def _drop(self, names: Sequence[str], fresh: Loaded, stale: Mapping[str, str]) -> None:
+        for name in names:
+            if not self._over.is_set():
                 self._runner.drop(name)
                 self._say(self._known.pop(name), "is gone and was stopped", name)
-        for spec in fresh.specs:
-            self._compare(spec, found[spec.name], fresh)
+        if names:
+            # What was wrong with them, a key that this machine does not have for instance, is gone with them.
+            self._runner.tell(fresh, stale)
 
     def _compare(self, spec: PipelineSpec, now: _Known, fresh: Loaded) -> None:
         before = self._known.get(spec.name)
-        if (before is not None and before.version == now.version) or self._over.is_set():
+        if before is not None and before.version == now.version:
+            self._known[spec.name] = now  # its file may have another name
+            return
+        if self._over.is_set():
             return
         self._runner.take(spec, fresh)
         self._known[spec.name] = now
@@ -167,6 +183,15 @@ class Watched:
         self._files = {path for path in local if path not in self._whole}
         self.folders = sorted(self._whole | {path.parent for path in self._files})
 
+    def state(self) -> frozenset[object]:
+        """What tells a file from another one, of every file that pipelines come from."""
+        inside = (entry for folder in self._whole for entry in _listed(folder) if is_pipeline_file(entry.name))
+        return frozenset(
+            (str(file), stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            for file in (*self._files, *inside)
+            if (stat := _stat(file)) is not None
+        )
+
     def concerns(self, _change: Change, name: str) -> bool:
         """Whether a change of this path may change a pipeline."""
         path = Path(name)
@@ -187,4 +212,28 @@ def _why_kept(known: _Known, fresh: Loaded) -> str | None:
     """Why a pipeline that is no longer there goes on: its file cannot be used as it is now. None: it is gone."""
     if known.is_job and fresh.problems:
         return str(fresh.problems[0])  # its row may just not have been readable
-    return "; ".join(str(problem) for problem in fresh.problems if problem.file == known.file) or None
+    places = {known.file, *(str(folder) for folder in Path(known.file).parents if not _can_be_listed(folder))}
+    return "; ".join(str(problem) for problem in fresh.problems if problem.file in places) or None
+
+
+def _can_be_listed(folder: Path) -> bool:
+    """False: the folder itself is away, as a mount or a checkout is for a moment; that says nothing of its files."""
+    try:
+        with os.scandir(folder):
+            return True
+    except OSError:
+        return False
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except OSError:
+        return None

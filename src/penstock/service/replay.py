@@ -117,6 +117,8 @@ class LetterReplay:
     """What it waits for."""
     ended: dict[str, Ended] = field(default_factory=dict)
     marks: dict[str, Marks] = field(default_factory=dict)
+    by: str = field(default_factory=own_name)
+    """What it claims letters by."""
 
     @property
     def total(self) -> int:
@@ -128,7 +130,6 @@ class LetterReplay:
 
     def run(self, spark: Spark, stop: threading.Event) -> None:
         """One pipeline after the other; what a stop leaves undone is released."""
-        by = own_name()
         for name, spec in self.plan.specs.items():
             if stop.is_set():
                 return
@@ -136,7 +137,7 @@ class LetterReplay:
                 self.store.dead_letters,
                 self.plan.whiches[name],
                 spec,
-                by=by,
+                by=self.by,
                 max_replays=self.max_replays,
                 lanes=lane_count(spec, spark.cores),
                 stop=stop,
@@ -152,6 +153,19 @@ class LetterReplay:
 
     def _say(self, note: str | None) -> None:
         self.note = note
+
+    @property
+    def halted(self) -> str | None:
+        """Why the replay of a pipeline ended by itself before its end."""
+        return next((ended.halted for ended in list(self.ended.values()) if ended.halted), None)
+
+    def figures(self) -> dict[str, dict[str, Any]]:
+        """By pipeline, as far as each has come."""
+        figures: dict[str, dict[str, Any]] = {name: {} for name in self.plan.specs}
+        for name, marks in list(self.marks.items()):
+            ended = self.ended.get(name)
+            figures[name] = (asdict(ended) if ended else {}) | asdict(marks)
+        return figures
 
     @property
     def failed(self) -> bool:

@@ -21,12 +21,13 @@ def release_orphans(store: Store, by: str) -> int:
     machines are when their claims run out."""
     released = 0
     for claimant in store.dead_letters.claimants():
-        if _is_dead(claimant):
+        if is_dead(claimant):
             released += len(store.dead_letters.release(by=by, reason="its replay was killed", claimed_by=claimant))
     return released
 
 
-def _is_dead(claimant: str) -> bool:
+def is_dead(claimant: str) -> bool:
+    """Whether its process is known to be gone; of those of other machines nothing is known."""
     parts = claimant.split(":")
     if len(parts) != 6 or parts[0] != _PREFIX or (parts[1], parts[2]) != _machine() or not parts[2]:
         return False

@@ -11,6 +11,7 @@ import structlog
 
 from penstock.core.errors import Transient
 from penstock.service.bulk_jobs import new_worker, work_on_next
+from penstock.service.letter_job_records import tidy
 from penstock.store import Store
 
 log = structlog.get_logger("penstock.upkeep")
@@ -75,6 +76,8 @@ class Upkeep:
                 self._stop.wait(_REST * (time.monotonic() - began))
 
     def _sweep(self) -> None:
+        tidy(self._store)
+        self._store.failed_logins.forget()
         while self._goes_on() and self._store.retention.sweep().has_more:
             pass
 

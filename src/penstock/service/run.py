@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import structlog
 
@@ -18,10 +17,12 @@ from penstock.config.loading import Loaded
 from penstock.config.problems import InvalidConfigError
 from penstock.config.settings import Settings
 from penstock.config.trigger_environment import TriggerDefaults
+from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.memory import few_arenas
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
+from penstock.engine.cluster import SparkStartError
 from penstock.engine.instance import Instance
 from penstock.engine.spark import Spark, SparkDied
 from penstock.service.logs import configure_logs
@@ -30,9 +31,10 @@ from penstock.service.opening import opened_in_time
 from penstock.service.progress import Progress
 from penstock.service.reloading import Reloader
 from penstock.service.retention import Upkeep
-from penstock.service.secrets import SecretBox, named_secrets
+from penstock.service.secrets import SecretBox
 from penstock.service.signals import Signals
 from penstock.service.statistics import statistics
+from penstock.service.stopping import Stop
 from penstock.service.taking import Taking
 from penstock.service.trigger_runner import InstanceRunner
 from penstock.service.triggers_running import Triggers, apply_files
@@ -42,6 +44,8 @@ from penstock.service.warm_up import begin_spark
 log = structlog.get_logger("penstock.run")
 
 _LOOK_EVERY = 0.2
+_LOOKERS_END = 5.0
+"""Seconds that a stop waits for those who take pipelines in and let them go."""
 PATIENCE = 300.0
 """Seconds without any progress after which `--until-caught-up` gives up: longer than a broker takes to come back."""
 
@@ -71,29 +75,6 @@ class NoPipelineLeft(ConfigError):
     code = "no_pipeline"
 
 
-class Stop:
-    """Set by SIGTERM, SIGINT or a caller; signals are taken only in the main thread."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        self.listen()
-        return self
-
-    def listen(self) -> None:
-        """Take the signals; again after Spark has started, which puts a handler of its own in place."""
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                before = signal.signal(number, lambda *_: self.asked.set())
-                self._before.setdefault(number, before)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-
 def run_instance(
     paths: Sequence[Path | str],
     settings: Settings,
@@ -108,7 +89,7 @@ def run_instance(
     spark: Spark | None = None,
     http_address: str | None = None,
 ) -> RunSummary:
-    """Run the pipelines of these files, on a Spark that was begun before, if given.
+    """Run the pipelines of these files, on a Spark that was begun before, if given, until `stop` or a signal.
 
     `until_caught_up` ends with `NoProgress` when nothing has moved for `patience` seconds. `until_over` ends when every
     pipeline has failed or its source has ended, and wants one pipeline at least. `strict` refuses to run without the
@@ -123,7 +104,7 @@ def run_instance(
     patient = bool(loaded.workflows) or not paths
     with (
         Signals(settings) as signals,
-        Stop() as asked,
+        Stop(stop) as asked,
         opened_in_time(settings, asked.asked if patient else None) as store,
     ):
         box = SecretBox.of(store, settings)
@@ -150,7 +131,7 @@ def run_instance(
             settings,
             taking,
             others=lambda: [flow.spec for flow in list(instance.flows)],
-            named=lambda: named_secrets(store, box.cipher),
+            named=box.named,
         )
         triggers = Triggers(store, box, settings, defaults, InstanceRunner(instance, taking.learn))
         upkeep = Upkeep(store)
@@ -159,7 +140,8 @@ def run_instance(
                 taking.take(spec, loaded)
             if not until_over:
                 triggers.begin()
-            instance.start()
+            if not _start(instance, asked.asked):
+                return RunSummary(instance.summary(), failed=False)
             signals.begin(instance)
             asked.listen()
             _say_what_does_not_run(instance)
@@ -173,25 +155,44 @@ def run_instance(
                 reloader.start()
             if not (until_caught_up or until_over):
                 managed.start()
-            stops = [asked.asked, *([stop] if stop else [])]
-            _wait(instance, stops, patience if until_caught_up else None, until_over=until_over)
+            _wait(instance, asked.asked, patience if until_caught_up else None, until_over=until_over)
             failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
         finally:
+            ends = Deadline.after(settings.engine.stop_timeout)
             if on_stopping:
                 on_stopping()
-            managed.stop(settings.engine.stop_timeout)
-            reloader.stop(settings.engine.stop_timeout)
+            _end_lookers(managed, reloader, triggers)
             upkeep.close()
-            triggers.stop()
-            instance.stop()
+            instance.stop(ends.remaining)
         return RunSummary(
             instance.summary(),
             failed or any(flow.state == "failed" for flow in instance.flows),
             failed_pipelines=tuple(flow.name for flow in instance.flows if flow.state == "failed"),
-            asked=any(stop.is_set() for stop in stops),
+            asked=asked.asked.is_set(),
             clean=instance.stopped_cleanly,
             statistics={flow.name: statistics(flow) for flow in instance.flows},
         )
+
+
+def _start(instance: Instance, asked: threading.Event) -> bool:
+    """False: it was told to stop before it ran, and nothing of it counts as a failure."""
+    if asked.is_set():
+        return False
+    try:
+        instance.start()
+    except SparkStartError:
+        # Whoever ends a whole process group ends Spark's JVM, too, while that starts.
+        if not asked.is_set():
+            raise
+        return False
+    return True
+
+
+def _end_lookers(*lookers: ManagedRunning | Reloader | Triggers) -> None:
+    """Whoever asks a store that hangs is not waited for: the time of a stop is for the pipelines' work."""
+    ends = Deadline.after(_LOOKERS_END)
+    for looker in lookers:
+        looker.stop(ends.remaining)
 
 
 def _loaded(paths: Sequence[Path | str], defaults: TriggerDefaults, *, strict: bool, until_over: bool) -> Loaded:
@@ -218,12 +219,10 @@ def _say_what_does_not_run(instance: Instance) -> None:
             log.warning("pipeline does not run", pipeline=flow.name, state=state, reason=reason, hint=hint)
 
 
-def _wait(
-    instance: Instance, stops: list[threading.Event], patience: float | None, *, until_over: bool = False
-) -> None:
+def _wait(instance: Instance, asked: threading.Event, patience: float | None, *, until_over: bool = False) -> None:
     """Until asked to stop; with `patience`, until caught up or until nothing has moved for so long."""
     ends, all_failed, watch = None, False, Progress(instance)
-    while not any(stop.is_set() for stop in stops):
+    while not asked.is_set():
         if patience is not None:
             try:
                 ends = ends or instance.ends()
@@ -232,7 +231,8 @@ def _wait(
             except Unavailable as error:
                 log.debug("ends not known yet", reason=str(error))
             watch.end_after(patience)
-        if instance.spark.died:
+        # Asked after the JVM was seen: a signal to the whole process group ends it, and is a stop like any other.
+        if instance.spark.died and not asked.is_set():
             raise SparkDied(
                 "Spark's JVM has ended; nothing beyond what is committed counts as done",
                 hint="start again; if it was killed for memory, lower spark.driver.memory or give the machine more",

@@ -71,6 +71,14 @@ class SecretBox:
     def _resolved(self, config: Any, folder: Path | None) -> Resolved:
         return resolve(config, self._cipher, named_secrets(self._store, self._cipher), self._environ, folder)
 
+    def named(self) -> dict[str, str]:
+        """The store's named secrets in plain text."""
+        try:
+            return named_secrets(self._store, self._cipher)
+        except (WrongSecretKey, NoSecretKey):
+            self._cipher = known_cipher(self._home, self._environ)  # as above
+            return named_secrets(self._store, self._cipher)
+
     def set_named(self, name: str, value: str) -> None:
         """Keep a secret that configurations refer to as `{"$ref": NAME}`."""
         if not name.strip():
@@ -106,6 +114,12 @@ def _check(cipher: Cipher | None, mark: bytes, home: Path) -> None:
 
 def _source(home: Path) -> str:
     return f"it came from {KEY_VARIABLE}" if os.environ.get(KEY_VARIABLE) else f"it came from {home / KEY_FILE}"
+
+
+def owner_of(secret: str) -> str:
+    """The name of the project that a named secret is for: `PROJECT/NAME`. Empty: it is for no project, so that only
+    those whose role holds everywhere may refer to it."""
+    return secret.rpartition("/")[0]
 
 
 def named_secrets(store: Store, cipher: Cipher | None) -> dict[str, str]:

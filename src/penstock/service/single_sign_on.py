@@ -103,12 +103,21 @@ class SingleSignOn:
         user = self._store.people.by_subject(subject)
         if user is None and email and claims.get("email_verified") is True:
             user = self._joined(email, subject)
-        if user is None and email and self._settings.role and self._store.people.by_email(email) is None:
-            user = self._store.people.create(email, name=claims.get("name"), role=self._settings.role, subject=subject)
-            with audited(self._store, actor_for(user), "users.create", f"user/{email}", data={"by": "single sign-on"}):
-                pass
+        # An address that is somebody else's would keep that one out, and be the name that changes are written under.
+        disproved = claims.get("email_verified") in (False, "false")
+        if user is None and email and not disproved and self._settings.role:
+            user = self._made(email, subject, claims.get("name"), self._settings.role)
         if user is None or user.disabled_at is not None:
             raise LogInFirst("you are no user here", hint="ask an admin to make you one")
+        return user
+
+    def _made(self, email: str, subject: str, name: object, role: str) -> PersonRow | None:
+        """Somebody whom nobody has made a user before."""
+        if self._store.people.by_email(email) is not None:
+            return None
+        called = name if isinstance(name, str) else None
+        user = self._store.people.create(email, name=called, role=role, subject=subject)
+        self._write_down(user, "users.create")
         return user
 
     def _joined(self, email: str, subject: str) -> PersonRow | None:
@@ -116,7 +125,13 @@ class SingleSignOn:
         user = self._store.people.by_email(email)
         if user is None or user.subject is not None:
             return None
-        return self._store.people.change(user.id, None, subject=subject)
+        user = self._store.people.change(user.id, None, subject=subject)
+        self._write_down(user, "users.change")
+        return user
+
+    def _write_down(self, user: PersonRow, action: str) -> None:
+        with audited(self._store, actor_for(user), action, f"user/{user.email}", data={"by": "single sign-on"}):
+            pass
 
     def _client(self, back: str) -> Any:
         password = self._settings.client_secret

@@ -10,6 +10,7 @@ from penstock.config.documents import Document, read_text
 from penstock.config.loading import Loaded, load_document
 from penstock.config.problems import InvalidConfigError, Problem
 from penstock.config.problems import Path as KeyPath
+from penstock.config.secret_values import NOT_KEPT
 from penstock.config.spec import PipelineSpec
 from penstock.core.secrets import secrets_at_key
 from penstock.service.refusals import Limits, is_secret_reference, refusals
@@ -95,7 +96,7 @@ class _Named:
             return "reference"
         found = self._named.get(name)
         if found is None:
-            self.problems.append(self._document.problem(path, f"there is no secret named {name!r}"))
+            self.problems.append(self._document.problem(path, f"there is no secret named {name!r}", hint=NOT_KEPT))
             return ""
         self.used |= secrets_at_key(found)
         return found

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from typing import Final
+
 from penstock.config.spec import ConnectionSpec
 from penstock.core.deadline import Deadline
 from penstock.core.event import Record
@@ -9,8 +12,15 @@ from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.reader import Reader
 
-_WAIT = 0.5
+_WAIT: Final = 0.5
 """Seconds that a look for the next record takes at most, so that whoever is gone is noticed."""
+_GATHER: Final = 0.1
+"""Seconds between looks that find something: records come one by one, and a look for each would cost the pipelines
+of the instance more than the records themselves."""
+_FETCH: Final = 100_000
+"""Bytes for which the broker waits, for a tenth of a second at most: else it answers for every few records."""
+_AT_ONCE: Final = 1_000
+"""Records of one look."""
 
 
 class TopicTail:
@@ -24,7 +34,8 @@ class TopicTail:
         count = self._cluster.existing([topic])[topic]
         marks = self._cluster.watermarks([(topic, partition) for partition in range(count)])
         self._deadline, self._left = Deadline.after(seconds), limit
-        self._reader = Reader(client, name="penstock-tail")
+        self._looked = 0.0
+        self._reader = Reader(client, name="penstock-tail", fetch_bytes=_FETCH)
         self._reader.place({place: max(first, end - last) for place, (first, end) in marks.items()})
 
     def some(self) -> list[Record]:
@@ -41,8 +52,11 @@ class TopicTail:
         self._reader.close()
 
     def _read(self) -> list[Record]:
-        batch = self._reader.read(100, min(_WAIT, self._deadline.remaining))
+        if (early := self._looked + _GATHER - time.monotonic()) > 0:
+            time.sleep(min(early, self._deadline.remaining))
+        batch = self._reader.read(_AT_ONCE, min(_WAIT, self._deadline.remaining))
         if batch is not None:
+            self._looked = time.monotonic()
             return [Record.of(record) for record in batch.records]
         if self._reader.trouble.error:
             # A client reports every lost connection; only a cluster that no longer answers is an outage.

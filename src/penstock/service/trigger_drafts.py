@@ -92,6 +92,9 @@ def _refusals(given: Mapping[str, Any], limits: Limits, stored: Mapping[str, Any
             yield from _needed(str(name), need, "a variable", limits)
         elif isinstance(value, Mapping) and SECRET in value:
             yield FieldError(str(name), "an encrypted text is not taken from callers", hint="give the secret itself")
+        elif is_kept(value):
+            if value != stored.get(name):
+                yield from _referred(str(name), value, limits)
         elif name in _FILES and isinstance(value, str) and value and "-----BEGIN" not in value:
             yield from _needed(str(name), "file", "a file", limits)
         elif name == "properties" and isinstance(value, Mapping):
@@ -102,6 +105,12 @@ def _needed(name: str, need: Allowed, what: str, limits: Limits) -> Iterator[Fie
     if need not in limits.allowed:
         hint = f"only admins may, and only where PENSTOCK_API_ALLOW lists {need}"
         yield FieldError(name, f"{what} is not taken from API callers", hint=hint)
+
+
+def _referred(name: str, value: Mapping[str, Any], limits: Limits) -> Iterator[FieldError]:
+    secret = str(value[REFERENCE])
+    if wrong := limits.reference_problem(secret):
+        yield FieldError(name, wrong[0], hint=wrong[1])
 
 
 def _properties(given: Mapping[str, Any], limits: Limits, stored: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -116,7 +125,9 @@ def _properties(given: Mapping[str, Any], limits: Limits, stored: Mapping[str, A
             yield FieldError(place, "the mask is not the secret", hint="give the secret itself")
         elif isinstance(value, str) and is_reference(value):
             yield from _needed(place, "env-file" if "${file:" in value else "env", "a variable", limits)
-        elif isinstance(value, (Mapping, list)) and not (is_kept(value) and REFERENCE in value):
+        elif is_kept(value) and REFERENCE in value:
+            yield from _referred(place, value, limits)
+        elif isinstance(value, (Mapping, list)):
             yield FieldError(place, "a text, a number or a truth value is wanted")
 
 
@@ -130,7 +141,7 @@ def _sent_elsewhere(
         return
     message, hint = "give it again: where it is sent to has changed", "secrets that are kept are not sent elsewhere"
     for place, secret in kept.secrets.items():
-        named = isinstance(secret, Mapping) and REFERENCE in secret
+        named = isinstance(secret, Mapping) and REFERENCE in secret and limits.may_refer(str(secret[REFERENCE]))
         looked_up = isinstance(secret, str) and is_reference(secret) and "env" in limits.allowed
         if not named and not looked_up:
             yield FieldError(place, message, hint=hint)
@@ -145,12 +156,12 @@ def _too_many(configuration: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _addresses(configuration: Mapping[str, Any], stored: Mapping[str, Any], limits: Limits) -> Iterator[FieldError]:
-    known = {host for host, _ in stored.get("hosts") or ()}
+    known = {(host, str(port)) for host, port in stored.get("hosts") or ()}
     for host, port in configuration.get("hosts") or ():
-        if host in known:
+        if (host, str(port)) in known:
             continue  # let through when it was saved, or saved by whoever sits at the machine
         try:
-            limits.outbound.check(host)
+            limits.outbound.check(host, int(port))
         except PenstockError as error:
             yield FieldError("hosts", error.message, f"{host}:{port}", hint=error.hint)
 

@@ -3,8 +3,9 @@ to steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
 from penstock.config.problems import did_you_mean
 from penstock.config.trigger import new_group_id
@@ -12,8 +13,11 @@ from penstock.config.workflow import TriggerSpec
 from penstock.core.errors import ConfigError
 from penstock.service.secrets import SecretBox
 from penstock.service.workflows import TAKEN_OVER, refuse_taken_groups, trigger_options, version_of
-from penstock.store import Store, Taken
-from penstock.store.work.model import TriggerRow, WorkflowRow
+from penstock.store import Changed, Store, Taken
+from penstock.store.work.model import NotThere, TriggerRow, WorkflowRow
+
+_TRIES: Final = 10
+"""Looks at a workflow that others change at the same moment."""
 
 
 def new_row(box: SecretBox, workflow: WorkflowRow, trigger: TriggerSpec, trigger_id: str) -> TriggerRow:
@@ -32,29 +36,61 @@ def new_row(box: SecretBox, workflow: WorkflowRow, trigger: TriggerSpec, trigger
 
 def add_trigger(store: Store, workflow: WorkflowRow, row: TriggerRow, steps: Sequence[str] | None) -> TriggerRow:
     """Let the workflow have it; `steps` follow it, or those that follow no other step."""
-    others = store.triggers.list(workflow_id=workflow.id)
-    definition = _definition(store, workflow)
-    if row.name in {each.name for each in others} or row.name in _steps(definition):
-        raise Taken("a trigger or step of the workflow has this name", received=row.name, hint="name it otherwise")
-    refuse_taken_groups(store, [*others, row])
-    edges = [{"from": row.name, "to": step, "when": "always"} for step in _first_steps(definition, steps)]
-    changed = definition | {
-        "triggers": [*definition.get("triggers", []), row.name],
-        "edges": [*definition.get("edges", []), *edges],
-    }
-    store.workflows.apply(workflow, changed, version_of(changed), [row], delete_others=False)
+
+    def wired(definition: dict[str, Any]) -> dict[str, Any]:
+        others = store.triggers.list(workflow_id=workflow.id)
+        if row.name in {each.name for each in others} or row.name in _steps(definition):
+            raise Taken("a trigger or step of the workflow has this name", received=row.name, hint="name it otherwise")
+        refuse_taken_groups(store, [*others, row])
+        edges = [{"from": row.name, "to": step, "when": "always"} for step in _first_steps(definition, steps)]
+        return {
+            "triggers": [*definition.get("triggers", []), row.name],
+            "edges": [*definition.get("edges", []), *edges],
+        }
+
+    _rewire(store, workflow, wired, [row])
     return next(each for each in store.triggers.list(workflow_id=workflow.id) if each.name == row.name)
 
 
 def remove_trigger(store: Store, workflow: WorkflowRow, row: TriggerRow) -> None:
     """Take it out of use; what it brought in stays."""
-    definition = _definition(store, workflow)
-    changed = definition | {
-        "triggers": [name for name in definition.get("triggers", []) if name != row.name],
-        "edges": [edge for edge in definition.get("edges", []) if edge["from"] != row.name],
-    }
-    others = [each for each in store.triggers.list(workflow_id=workflow.id) if each.id != row.id]
-    store.workflows.apply(workflow, changed, version_of(changed), others)
+
+    def unwired(definition: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "triggers": [name for name in definition.get("triggers", []) if name != row.name],
+            "edges": [edge for edge in definition.get("edges", []) if edge["from"] != row.name],
+        }
+
+    _rewire(store, workflow, unwired, without=row.id)
+
+
+def _rewire(
+    store: Store,
+    workflow: WorkflowRow,
+    change: Callable[[dict[str, Any]], dict[str, Any]],
+    triggers: Sequence[TriggerRow] = (),
+    *,
+    without: str | None = None,
+) -> None:
+    """Change the definition of a workflow: as it is now, whoever else changes it meanwhile."""
+    for _ in range(_TRIES):
+        now = store.workflows.by_id(workflow.id)
+        if now is None or now.deleted_at is not None:
+            raise NotThere("the workflow is gone", received=workflow.name)
+        before = _definition(store, now)
+        after = before | change(before)
+        with suppress(Changed):
+            store.workflows.apply(
+                now,
+                after,
+                version_of(after),
+                triggers,
+                delete_others=False,
+                without=without,
+                expected=now.updated_at,
+            )
+            return
+    raise Changed("the workflow is being changed by others", received=workflow.name, hint="try again")
 
 
 def _definition(store: Store, workflow: WorkflowRow) -> dict[str, Any]:

@@ -66,9 +66,9 @@ class Triggers:
         if self._defaults.enabled:
             self._loop.start()
 
-    def stop(self) -> None:
+    def stop(self, timeout: float) -> None:
         """Nothing is begun afterwards; what runs is the instance's to end."""
-        self._loop.stop(self._settings.engine.stop_timeout)
+        self._loop.stop(timeout)
         if self._notices is not None:
             self._notices.close()
 

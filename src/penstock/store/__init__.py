@@ -7,6 +7,7 @@ from penstock.store.desired import Desired, DesiredRow, DesiredStates
 from penstock.store.errors import StoreAddressError, StoreError, StoreMissing, StoreTooNew, StoreUnavailable
 from penstock.store.instances import InstanceRow, Instances
 from penstock.store.letters.facets import ErrorGroup, Facets
+from penstock.store.letters.jobs import LetterJobKind, LetterJobReport, LetterJobRow, LetterJobState
 from penstock.store.letters.model import (
     ClaimedLetter,
     DeadLetterCursor,
@@ -48,6 +49,10 @@ __all__ = [
     "InstanceRow",
     "Instances",
     "LetterCount",
+    "LetterJobKind",
+    "LetterJobReport",
+    "LetterJobRow",
+    "LetterJobState",
     "LetterPlace",
     "LetterRefused",
     "ManagedRow",

@@ -6,13 +6,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
-from penstock.store.tables import CleanText, JsonText, metadata
+from penstock.store.tables import ID, ROW_ID, CleanText, JsonText, metadata
 from penstock.store.workflow_tables import projects, users
-
-_ID: Final = sa.String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
-_ROW_ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def _text(name: str, *, nullable: bool = False, **options: Any) -> sa.Column[Any]:
@@ -24,7 +20,7 @@ def _number(name: str, *, nullable: bool = False, **options: Any) -> sa.Column[A
 
 
 def _user(**options: Any) -> sa.Column[Any]:
-    return sa.Column("user_id", _ID, sa.ForeignKey(users.c.id, ondelete="CASCADE"), **options)
+    return sa.Column("user_id", ID, sa.ForeignKey(users.c.id, ondelete="CASCADE"), **options)
 
 
 credentials: Final = sa.Table(
@@ -60,7 +56,7 @@ sessions: Final = sa.Table(
 tokens: Final = sa.Table(
     "penstock_tokens",
     metadata,
-    sa.Column("id", _ID, primary_key=True),
+    sa.Column("id", ID, primary_key=True),
     _text("name"),
     # SHA-256; the beginning is kept, so that people know which one it is.
     _text("hash", unique=True),
@@ -68,7 +64,7 @@ tokens: Final = sa.Table(
     # Whose rights bound the token's own; none: made by the command line or at the first start.
     _user(nullable=True),
     _text("role"),
-    sa.Column("project_id", _ID, sa.ForeignKey(projects.c.id, ondelete="CASCADE"), nullable=True),
+    sa.Column("project_id", ID, sa.ForeignKey(projects.c.id, ondelete="CASCADE"), nullable=True),
     _text("created_by"),
     _number("created_at"),
     _number("expires_at", nullable=True),
@@ -80,7 +76,7 @@ tokens: Final = sa.Table(
 audit: Final = sa.Table(
     "penstock_audit",
     metadata,
-    sa.Column("id", _ROW_ID, primary_key=True),
+    sa.Column("id", ROW_ID, primary_key=True),
     _number("at"),
     _text("actor"),
     _text("actor_kind"),
@@ -88,7 +84,7 @@ audit: Final = sa.Table(
     # What was done, as `pipelines.pause`, and on what, as `pipeline/orders`.
     _text("action"),
     _text("subject"),
-    sa.Column("project_id", _ID, nullable=True),
+    sa.Column("project_id", ID, nullable=True),
     # `begun` before the change, `done` or `failed` after it: a process that dies in between leaves the row.
     _text("outcome"),
     _text("before", nullable=True),
@@ -101,11 +97,22 @@ audit: Final = sa.Table(
     sqlite_autoincrement=True,
 )
 
+failed_logins: Final = sa.Table(
+    "penstock_failed_logins",
+    metadata,
+    sa.Column("id", ROW_ID, primary_key=True),
+    # SHA-256 of the address or the user: people also type passwords where users are asked for.
+    _text("key_hash"),
+    _number("at"),
+    sa.Index("ix_penstock_failed_logins_key", "key_hash", "at"),
+    sa.Index("ix_penstock_failed_logins_at", "at"),
+)
+
 managed_pipelines: Final = sa.Table(
     "penstock_managed_pipelines",
     metadata,
     _text("name", primary_key=True),
-    sa.Column("project_id", _ID, sa.ForeignKey(projects.c.id, ondelete="SET NULL"), nullable=True),
+    sa.Column("project_id", ID, sa.ForeignKey(projects.c.id, ondelete="SET NULL"), nullable=True),
     # The document as it was written; secrets are references.
     _text("text"),
     _number("revision"),

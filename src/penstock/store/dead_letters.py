@@ -11,6 +11,7 @@ from penstock.store.database import Database
 from penstock.store.letters import rows
 from penstock.store.letters.facets import Facets, facets
 from penstock.store.letters.importing import Importing
+from penstock.store.letters.listing import PAGE_SECONDS
 from penstock.store.letters.model import DeadLetterFilter
 from penstock.store.letters.payloads import PayloadFiles
 
@@ -25,9 +26,9 @@ class DeadLetters(Importing):
     def __init__(self, database: Database, inline_bytes: int = INLINE_BYTES) -> None:
         super().__init__(database, PayloadFiles(_folder(database), inline_bytes))
 
-    def facets(self, which: DeadLetterFilter | None = None) -> Facets:
-        """How many of the newest letters there are of each kind, and which errors they share."""
-        return facets(self._database, which or DeadLetterFilter())
+    def facets(self, which: DeadLetterFilter | None = None, *, seconds: float = PAGE_SECONDS) -> Facets:
+        """How many of the newest letters there are of each kind, and which errors they share, in so many seconds."""
+        return facets(self._database, which or DeadLetterFilter(), seconds)
 
     def record(self, letters: Sequence[DeadLetter], by: str | None = None) -> None:
         """Make failures durable, in one transaction; a letter that exists is updated and its history goes on. `by` is

@@ -52,6 +52,21 @@ class ManagedPipelines:
             found = _read(connection, managed_pipelines.c.name == name, managed_pipelines.c.deleted_at.is_(None))
         return found[0] if found else None
 
+    def projects(self) -> dict[str, str]:
+        """Ids of projects by the names of their pipelines, deleted ones included: what is left of those is still
+        nobody else's."""
+        c = managed_pipelines.c
+        with self._database.read() as connection:
+            found = connection.execute(sa.select(c.name, c.project_id).where(c.project_id.is_not(None)))
+            return {row.name: row.project_id for row in found}
+
+    def was_deleted(self, name: str) -> bool:
+        """Whether it was kept once, and is no longer."""
+        c = managed_pipelines.c
+        with self._database.read() as connection:
+            query = sa.select(c.name).where(c.name == name, c.deleted_at.is_not(None))
+            return connection.execute(query).first() is not None
+
     def create(self, name: str, text: str, *, by: str, project_id: str | None = None) -> ManagedRow:
         """`Taken` where there is one of this name. Revisions go on where one of this name was deleted."""
         c = managed_pipelines.c

@@ -11,7 +11,9 @@ from penstock.store.audit import AuditLog
 from penstock.store.database import Database
 from penstock.store.dead_letters import INLINE_BYTES, DeadLetters
 from penstock.store.desired import DesiredStates
+from penstock.store.failed_logins import FailedLogins
 from penstock.store.instances import Instances
+from penstock.store.letters.jobs import LetterJobs
 from penstock.store.logins import Sessions, Tokens
 from penstock.store.managed import ManagedPipelines
 from penstock.store.offsets import Offsets
@@ -39,6 +41,7 @@ class Store:
     def __init__(self, database: Database, *, inline_bytes: int = INLINE_BYTES) -> None:
         self._database = database
         self.dead_letters = DeadLetters(database, inline_bytes)
+        self.letter_jobs = LetterJobs(database)
         self.pipelines = Pipelines(database)
         self.desired = DesiredStates(database)
         self.offsets = Offsets(database)
@@ -57,6 +60,7 @@ class Store:
         self.people = People(database)
         self.sessions = Sessions(database)
         self.tokens = Tokens(database)
+        self.failed_logins = FailedLogins(database)
         self.audit = AuditLog(database)
         self.managed = ManagedPipelines(database)
 

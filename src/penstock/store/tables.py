@@ -48,6 +48,8 @@ class JsonText(sa.types.TypeDecorator[dict[str, Any]]):
 
 # SQLite numbers rows by itself only where the column is declared as INTEGER.
 ROW_ID: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+# UUIDs that grow with time, made by `core.ids`.
+ID: Final = sa.String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 
 
 def _text(name: str, *, nullable: bool = False, primary_key: bool = False) -> sa.Column[Any]:
@@ -159,6 +161,34 @@ dead_letter_steps: Final = sa.Table(
     sa.Column("data", JsonText(), nullable=False),
     # A settle whose answer was lost is done again: its step must not appear twice.
     sa.UniqueConstraint("letter_id", "at", "kind", name="uq_penstock_dead_letter_steps"),
+)
+
+letter_jobs: Final = sa.Table(
+    "penstock_letter_jobs",
+    metadata,
+    # Replays and discards of many letters: each is done by the instance that was asked for it.
+    sa.Column("id", ID, primary_key=True),
+    _text("kind"),
+    _text("asked_by"),
+    _text("what"),
+    # The pipelines whose letters it takes, each with its figures so far; empty where it may be any.
+    sa.Column("pipelines", JsonText(), nullable=False),
+    _text("state"),
+    _number("total"),
+    _number("done"),
+    _text("note", nullable=True),
+    _text("error", nullable=True),
+    _text("instance"),
+    # What it claims letters by, which also tells on the same machine whether its process lives.
+    _text("runner"),
+    _number("asked_at"),
+    _number("started_at", nullable=True),
+    _number("ended_at", nullable=True),
+    _number("heartbeat_at"),
+    # Since when others wonder whether its runner lives; its next word clears that.
+    _number("missed_at", nullable=True),
+    # Whoever runs it looks at this whenever it says how far it is.
+    _number("stop_asked_at", nullable=True),
 )
 
 pipeline_states: Final = sa.Table(

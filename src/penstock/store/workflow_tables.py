@@ -8,9 +8,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from penstock.store.tables import ROW_ID, CleanText, JsonText, metadata
-
-_ID: Final = sa.String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
+from penstock.store.tables import ID, ROW_ID, CleanText, JsonText, metadata
 
 UNFINISHED: Final = "state IN ('available', 'claimed', 'started')"
 IN_FLIGHT: Final = "state IN ('claimed', 'started')"
@@ -19,7 +17,7 @@ IN_FLIGHT: Final = "state IN ('claimed', 'started')"
 
 def _id(name: str = "id", *, of: str | None = None, nullable: bool = False, **options: Any) -> sa.Column[Any]:
     parents = [sa.ForeignKey(f"{of}.id", ondelete="CASCADE")] if of else []
-    return sa.Column(name, _ID, *parents, nullable=nullable, primary_key=name == "id", **options)
+    return sa.Column(name, ID, *parents, nullable=nullable, primary_key=name == "id", **options)
 
 
 def _text(name: str, *, nullable: bool = False, default: str | None = None) -> sa.Column[Any]:
@@ -121,7 +119,7 @@ usage: Final = sa.Table(
     "penstock_usage",
     metadata,
     # One row per project and period, and one per trigger and period, where there are limits.
-    sa.Column("scope", _ID, primary_key=True),
+    sa.Column("scope", ID, primary_key=True),
     sa.Column("period", CleanText(), primary_key=True),
     _number("work_orders", nullable=False),
 )
@@ -296,8 +294,8 @@ users: Final = sa.Table(
 members: Final = sa.Table(
     "penstock_project_members",
     metadata,
-    sa.Column("project_id", _ID, sa.ForeignKey("penstock_projects.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("user_id", _ID, sa.ForeignKey("penstock_users.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("project_id", ID, sa.ForeignKey("penstock_projects.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("user_id", ID, sa.ForeignKey("penstock_users.id", ondelete="CASCADE"), primary_key=True),
     _text("role"),
 )
 

@@ -56,6 +56,24 @@ def parse_url(text: str) -> sa.URL:
     return url.set(drivername=driver)
 
 
+class DatabaseAddress(NamedTuple):
+    """Where a database is, as its driver reads the address."""
+
+    is_file: bool
+    hosts: tuple[str, ...]
+    """None: a socket of this machine."""
+    options: dict[str, str]
+
+
+def database_address(text: str) -> DatabaseAddress:
+    """What an address leads to; `TargetError` where it is none of a database."""
+    url = parse_url(text)
+    # PostgreSQL's driver takes several.
+    hosts = tuple(host.strip() for host in (url.host or "").split(",") if host.strip())
+    options = {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
+    return DatabaseAddress(url.drivername == "sqlite", hosts, options)
+
+
 class Target:
     """The database of a pipeline; those of a process that name the same one share its connections.
 

@@ -117,13 +117,13 @@ class Serial(Inline):
             done, verdict = self._run(items[at : at + step])
             self.took(time.perf_counter() - began, done)
             at += done
+            if done:
+                self.tally.sample(items[at - 1])
             if verdict == "stop":
                 self._rest += items[at:]
                 return
             if verdict == "later":
                 items, at = self._sorted_out(items[at:]), 0
-            else:
-                self.tally.sample(items[at - 1])
 
     def _run(self, items: list[Item]) -> tuple[int, Verdict]:  # noqa: C901, PLR0912, PLR0915 - the hottest loop
         """Number of items behind us, and whether all of them are (`done`)."""
@@ -216,8 +216,7 @@ class Batches(Inline):
                     self._rest += items[index:]
                     return
             if events:
-                self.tally.sample(events[0])
-                self.tally.sample(events[-1])
+                self.tally.sample(events[0], events[-1])
             items = self._sorted_out(items[end:])
 
     def _end_of_batch(self, items: list[Item]) -> int:

@@ -142,8 +142,9 @@ class Strands(Acting):
             return self.fail(item, item.stage, item.error)
         if error is not None:
             return self.fail(item, "timeout" if isinstance(error, TimedOut) else "act", error)
+        verdict = self.done(item, result)
         self.tally.sample(item)
-        return self.done(item, result)
+        return verdict
 
     def work(self, flight: Flight) -> Item | None:
         """What is to be acted on; None: it was dropped this time."""

@@ -50,6 +50,9 @@ class Tally:
         self.act_errors = 0
         self.failures: list[FailedEvent] = []
         self.latencies = Latencies()
+        self._sampled = 0
+        """Events that the latencies stand for."""
+        self._last_ms: float | None = None
         self.halt: Halt | None = None
         self.lock = threading.Lock()
         self._scrub = scrub
@@ -89,6 +92,8 @@ class Tally:
             self.halt = self.halt or Halt("outage", error.code, self._scrub(str(error)), wait)
 
     def end(self) -> None:
+        if self._last_ms is not None:
+            self.latencies.put(self._last_ms, self.acted - self._sampled)
         if self._breaker:
             self._breaker.end(self.acted + len(self.failures))
 
@@ -97,9 +102,14 @@ class Tally:
         """True: take no more events in this unit."""
         return self.halt is not None or len(self.failures) >= _FAILURES_AT_MOST or self._bytes >= _FAILURE_BYTES_AT_MOST
 
-    def sample(self, item: Item) -> None:
-        """Note the time from the record's timestamp to now."""
-        if type(item) is Event:
-            stamp = item.record.timestamp()[1]
-            if stamp > 0:
-                self.latencies.add((max(0.0, time.time() * 1000 - stamp),))
+    def sample(self, *items: Item) -> None:
+        """Note the times from these records' timestamps to now. They stand for all that was acted on since the last
+        sample, so that the figures count every event although few clocks are read."""
+        now = time.time() * 1000
+        with self.lock:
+            stamps = [stamp for item in items if type(item) is Event and (stamp := item.record.timestamp()[1]) > 0]
+            for left, stamp in zip(range(len(stamps), 0, -1), stamps, strict=True):
+                count = (self.acted - self._sampled) // left
+                self._last_ms = max(0.0, now - stamp)
+                self.latencies.put(self._last_ms, count)
+                self._sampled += count

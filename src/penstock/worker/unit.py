@@ -134,9 +134,9 @@ class UnitRun(threading.Thread):
                 limit = 1 if request.careful else min(_BATCH, share, room - read)
                 batch = self._read(pipeline, limit, due)
                 if batch is not None:
-                    read += len(batch.records)
                     if not self._take(pipeline, batch):
                         break
+                    read += len(batch.records)
         finally:
             unfinished = acting.finish()
         self.outcome.counts.read = read
@@ -300,7 +300,7 @@ def _build_halt(error: BaseException) -> Halt:
 
 def _show_place(error: BaseException) -> None:
     """Where a mistake of our own is, in the log: no letter has it. I8: without its words, which may hold secrets."""
-    if not isinstance(error, PenstockError | Transient | SystemExit):
+    if not isinstance(error, PenstockError | Transient | SystemExit | UnknownBlueprint):
         traceback.print_tb(error.__traceback__)
 
 

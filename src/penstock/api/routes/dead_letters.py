@@ -83,7 +83,7 @@ class DiscardRequest(LetterChoice):
 
 
 LetterId = Annotated[int, Path(description="The letter's id.", ge=1, lt=2**62)]
-JobId = Annotated[str, Path(description="The job's id, as `replay-1`.", max_length=50)]
+JobId = Annotated[str, Path(description="The job's id, as `replay-019a…`.", max_length=50)]
 
 
 @router.get("", summary="List dead letters, newest first")
@@ -96,7 +96,7 @@ def facets(desk: AtDesk, actor: Asking, query: Annotated[LetterQuery, Query()]) 
     return dead_letters.facets(desk, actor, query)
 
 
-@router.get("/jobs", summary="Replays and discards of this instance, newest first")
+@router.get("/jobs", summary="Replays and discards, newest first")
 def jobs(desk: AtDesk, actor: Asking) -> list[JobView]:
     return dead_letters.jobs(desk, actor)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from penstock.api.asking import Asking, AtDesk
 from penstock.service.operations import lightning
 from penstock.service.operations.lightning import LightningQuery, Listing, LogQuery, Single
-from penstock.service.operations.scoping import Text
+from penstock.service.operations.models import Text
 from penstock.service.operations.work_order_models import RetryView
 
 PLACE: Final = ""

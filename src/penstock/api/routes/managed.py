@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter, Body, Path, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from penstock.api.asking import VERSIONED, Asking, AtDesk, Name, Revision, etag
+from penstock.api.asking import VERSIONED, Asking, AtDesk, Name, PlainObject, Revision, etag
 from penstock.service.operations import managed, versions
 from penstock.service.operations.models import Difference, PipelineDetail, Validation, VersionText, VersionView
 from penstock.service.operations.versions import as_yaml
@@ -31,7 +31,7 @@ class Document(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"spec": _SPEC}]})
 
     text: str | None = Field(default=None, max_length=500_000, description="YAML, kept as it is written.")
-    spec: dict[str, Any] | None = Field(default=None, description="The same as an object.")
+    spec: PlainObject | None = Field(default=None, description="The same as an object.")
 
     @model_validator(mode="after")
     def _one(self) -> Document:

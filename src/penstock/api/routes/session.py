@@ -40,7 +40,7 @@ class SessionView(BaseModel):
     expires_at: str | None = None
 
 
-@router.post("", summary="Log in; sets the session's cookie")
+@router.post("", summary="Log in; sets the session's cookie", openapi_extra={"security": []})
 def log_in(auth: Auth, request: Request, response: Response, given: Annotated[Credentials, Body()]) -> SessionView:
     agent = request.headers.get("user-agent")
     begun = auth.log_in(given.user.lower(), given.password.reveal(), address=address_of(request), agent=agent)

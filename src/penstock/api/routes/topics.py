@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import StreamingResponse
 
-from penstock.api.asking import Asking, AtDesk
+from penstock.api.asking import Asking, AtDesk, actor_of
 from penstock.api.streams import STREAM, streamed
 from penstock.service.operations import topics
 from penstock.service.operations.topics import DecoderAttempt, RecordPage, TopicItem
@@ -63,9 +63,10 @@ def tail(
     actor: Asking,
     name: Name,
     topic: Topic,
+    request: Request,
     seconds: Annotated[float, Query(gt=0, le=300, description="How long.")] = 30.0,
-    limit: Annotated[int, Query(ge=1, le=10_000, description="How many records.")] = 1_000,
+    limit: Annotated[int, Query(ge=1, le=100_000, description="How many records.")] = 1_000,
     last: Annotated[int, Query(ge=0, le=100, description="Begin with so many of each partition.")] = 10,
 ) -> StreamingResponse:
     following = topics.tail(desk, actor, name, topic, seconds=seconds, limit=limit, last=last)
-    return streamed(following, "record")
+    return streamed(following, "record", lambda: topics.require_readable(desk, actor_of(request), name, topic))

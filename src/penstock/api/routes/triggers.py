@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from penstock.api.asking import VERSIONED, After, Asking, AtDesk, Limit, Revision, etag
 from penstock.service.connection_test import ConnectionReport, MessagePreview
 from penstock.service.operations import trigger_trials, triggers, workflows
+from penstock.service.operations.models import Text
 from penstock.service.operations.paging import Page
-from penstock.service.operations.scoping import Text
 from penstock.service.operations.trigger_models import (
     EnabledView,
     NewTrigger,

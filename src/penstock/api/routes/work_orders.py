@@ -14,8 +14,8 @@ from starlette.responses import FileResponse
 
 from penstock.api.asking import Asking, AtDesk
 from penstock.service.operations import work_orders
+from penstock.service.operations.models import Text
 from penstock.service.operations.paging import Page
-from penstock.service.operations.scoping import Text
 from penstock.service.operations.work_order_models import (
     CancelView,
     CountView,

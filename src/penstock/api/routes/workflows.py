@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Body, Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from penstock.api.asking import VERSIONED, After, Asking, AtDesk, Limit, Revision, etag
+from penstock.api.asking import VERSIONED, After, Asking, AtDesk, Limit, PlainObject, Revision, etag
 from penstock.service.operations import workflow_documents, workflows
-from penstock.service.operations.models import Validation
+from penstock.service.operations.models import Text, Validation
 from penstock.service.operations.paging import Page
-from penstock.service.operations.scoping import Text
 from penstock.service.operations.workflow_models import (
     StartedView,
     WorkflowDetail,
@@ -48,19 +47,10 @@ class Start(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"input": {"data": {"patient": "p-88"}}}]}
     )
 
-    input: dict[str, Any] | None = Field(default=None, description="The state that the first step is given.")
+    input: PlainObject | None = Field(default=None, description="The state that the first step is given.")
     dataclip: Text | None = Field(default=None, description="Id of an input that is kept already, instead.")
     name: Text | None = Field(default=None, description="Name under which the input is kept.")
     step: Text | None = Field(default=None, description="Step to begin at.")
-
-    @field_validator("input")
-    @classmethod
-    def _json(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        try:
-            orjson.dumps(given)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"it is no plain JSON: {error}") from None
-        return given
 
     def body(self) -> str | None:
         return None if self.input is None else orjson.dumps(self.input).decode()

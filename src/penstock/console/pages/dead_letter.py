@@ -47,7 +47,7 @@ async def dead_letter(visit: Visit) -> None:
     _head(visit, letter)
     with box("note warn") as why:
         why.props("role=note")
-        text(f"{letter.stage} failed with {letter.error_code}", "small")
+        text(f"Failed in the stage {letter.stage}, as {letter.error_class.rpartition('.')[2]}", "small")
         text(letter.error, "wrap")
     with box("split"):
         with card("Event"):

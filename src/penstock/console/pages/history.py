@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from nicegui import ui
-from nicegui.events import GenericEventArguments
 
 from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.order_filters import PATH, Chosen, chosen
 from penstock.console.order_words import STATES, opened_row, order_row, state_name
-from penstock.console.parts import box, button, empty, grow, link, problem, text, title
+from penstock.console.parts import box, button, empty, grow, link, once, problem, text, title, told
 from penstock.console.tables import Column, cell, expandable, table
 from penstock.core.errors import PenstockError
 from penstock.service.operations import work_orders as operations
@@ -22,7 +21,7 @@ from penstock.service.operations.workflows import list_workflows
 _COLUMNS: Final = (
     Column("order", "Work order", "link", lead=True),
     Column("workflow", "Workflow", "link"),
-    Column("from", "From"),
+    Column("input", "Input", "link"),
     Column("created", "Created"),
     Column("activity", "Last activity"),
     Column("took", "Duration", "number"),
@@ -212,8 +211,9 @@ class _List:
             self._retry.visible = self._cancel.visible = self._may
             link("Export", asked.export).props("download")
         self._table = table(_COLUMNS, self._rows(page), key="id", label="Work orders", selectable=self._may)
-        expandable(self._table, _COLUMNS, _INSIDE, self._open)
-        self._table.on("again", self._again)
+        expandable(self._table, _INSIDE, self._open)
+        again = told(once(self._again))
+        self._table.on("again", lambda event: again(*map(str, event.args)))
         self._table.on_select(lambda _: self._name_them())
         self._name_them()
         self._turning(page)
@@ -267,8 +267,7 @@ class _List:
         self._opened.add(str(order_id))
         await self._look()
 
-    async def _again(self, event: GenericEventArguments) -> None:
-        run_id, step = str(event.args[0]), str(event.args[1])
+    async def _again(self, run_id: str, step: str) -> None:
         made = await self._visit.tell(f"It runs again from {step}.", operations.retry, run_id, step=step)
         if made is not None:
             await self._look()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from nicegui import ui
@@ -25,7 +25,7 @@ _COLUMNS: Final = (
     Column("lag", "Lag", "number"),
     Column("rate", "Events/s", "rate"),
     Column("errors", "Errors", "number"),
-    Column("letters", "Dead letters", "link"),
+    Column("letters", "Dead letters", "count"),
     Column("last", "Last event"),
     Column("acts", "", "acts"),
 )
@@ -61,17 +61,6 @@ async def home(visit: Visit) -> None:
         _new_button(visit)
     every = visit.asked("all") is not None
 
-    async def act(label: str, name: str) -> None:
-        async def go(_: str | None = None) -> None:
-            await visit.tell(f"{name}: {_DONE[label]}", _COMMANDS[label], name)
-            await look()
-
-        if label == "Restart":
-            say = f"Every instance leaves the group of {name}, lets go of everything, and begins anew. Nothing is lost."
-            confirm(f"Restart {name}?", say, go, button_label="Restart").open()
-        else:
-            await go()
-
     seen: list[Overview] = [found]
 
     def wanted() -> list[dict[str, Any]]:
@@ -79,7 +68,12 @@ async def home(visit: Visit) -> None:
         return _ROWS.of(seen[0], every=every or bool(search.value))
 
     columns = _COLUMNS if visit.may("pipelines.operate") else _COLUMNS[:-1]
-    rows = table(columns, wanted(), key="pipeline", label="Pipelines", on_act=act)
+
+    async def act(label: str, name: str) -> None:
+        called = next((line.title for line in seen[0].lines if line.pipeline == name), name)
+        await _act(visit, label, name, called, look)
+
+    rows = table(columns, wanted(), key="name", label="Pipelines", on_act=act).classes("cards")
 
     def searched(event: ValueChangeEventArguments[Any]) -> None:
         ui.navigate.history.replace(query_of(visit.request, q=event.value))
@@ -89,11 +83,8 @@ async def home(visit: Visit) -> None:
     # Before the filter, so that it finds all of them.
     search.on_value_change(searched)
     rows.bind_filter_from(search, "value", backward=lambda value: value or "")
-    if len(found.lines) > _FIRST and not every:
-        with box("head") as more:
-            text(f"The {_FIRST} most urgent of {len(found.lines)} are shown.", "muted")
-            button("Show all", lambda: ui.navigate.to(query_of(visit.request, all=1)))
-        more.bind_visibility_from(search, "value", backward=lambda value: not value)
+    if not every:
+        _more(visit, len(found.lines), search)
     _elsewhere()
 
     async def look() -> None:
@@ -107,6 +98,29 @@ async def home(visit: Visit) -> None:
             rows.rows = fresh
 
     refreshing(look)
+
+
+async def _act(visit: Visit, label: str, name: str, called: str, look: Callable[[], Awaitable[None]]) -> None:
+    """What a button of a row does."""
+
+    async def go(_: str | None = None) -> None:
+        if await visit.tell(f"{called}: {_DONE[label]}", _COMMANDS[label], name) is not None:
+            await look()
+
+    if label == "Restart":
+        say = f"Every instance leaves the group of {called}, lets go of everything, and begins anew. Nothing is lost."
+        confirm(f"Restart {called}?", say, go, button_label="Restart").open()
+    else:
+        await go()
+
+
+def _more(visit: Visit, known: int, search: ui.input) -> None:
+    """That there are others; whoever searches is shown them anyway."""
+    if known > _FIRST:
+        with box("head") as more:
+            text(f"The {_FIRST} most urgent of {known} are shown.", "muted")
+            button("Show all", lambda: ui.navigate.to(query_of(visit.request, all=1)))
+        more.bind_visibility_from(search, "value", backward=lambda value: not value)
 
 
 def _nothing_yet(visit: Visit) -> None:
@@ -147,7 +161,7 @@ class _Figures:
             self._rate, _ = figure("events per second", "")
             self._lag, _ = figure("events waiting", "")
             self._errors, _ = figure("highest share of errors", "")
-            self._letters, _ = figure("open dead letters", "")
+            self._letters, _ = figure("open dead letters", "", target="/dead-letters")
         self.show(found)
 
     def show(self, found: Overview) -> None:
@@ -184,9 +198,14 @@ _ROWS: Final = _Rows()
 def _row(line: Line) -> dict[str, Any]:
     shown, area = curve(line.pace.curve)
     share = line.pace.error_share
+    made_up = line.title != line.pipeline
     return {
-        "pipeline": line.pipeline,
-        "pipeline_text": cell(line.pipeline),
+        "name": line.pipeline,
+        "called": cell(line.title),
+        # Sorted by what people call it, found by its own name too.
+        "pipeline": f"{line.title} {line.pipeline}" if made_up else line.pipeline,
+        "pipeline_text": cell(line.title),
+        "pipeline_why": "trigger" if made_up else None,
         "pipeline_url": pipeline_url(line.pipeline),
         "state": line.urgency,
         "state_text": line.state,
@@ -205,6 +224,7 @@ def _row(line: Line) -> dict[str, Any]:
         "letters": line.dead_letters,
         "letters_text": words.number(line.dead_letters),
         "letters_url": url("/dead-letters", pipeline=line.pipeline) if line.dead_letters else None,
+        "letters_tone": "hot" if line.dead_letters else "",
         "last": -(line.pace.last_event_at or 0),
         "last_text": words.ago(line.pace.last_event_at),
         "acts": _ACTS.get(line.state, ["Pause", "Restart"]),

@@ -36,13 +36,13 @@ async def instances(visit: Visit) -> None:
         empty("No instance is running.", "`penstock run FILE` starts one; several may share the work of a pipeline.")
         return
     shown = table(_COLUMNS, rows, key="id", label="Instances")
-    spark = SparkCard(await visit.ask(this_spark))
+    spark = SparkCard(await visit.ask(this_spark), await visit.ask(visit.data.titles))
 
     async def look() -> None:
         fresh = await visit.ask(_rows, visit.data)
         if fresh != shown.rows:
             shown.rows = fresh
-        spark.show(await visit.ask(this_spark))
+        spark.show(await visit.ask(this_spark), await visit.ask(visit.data.titles))
 
     refreshing(look)
 

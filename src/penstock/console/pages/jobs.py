@@ -12,7 +12,7 @@ from penstock.console.frame import Visit, pages, refreshing
 from penstock.console.job_page import OVER, Bar, JobHead, follow
 from penstock.console.letter_filters import PATH, chosen
 from penstock.console.parts import TONES, box, button, card, empty, facts, figure, link, problem, text, title
-from penstock.console.tables import Column, cell, table
+from penstock.console.tables import Column, cell, place, table
 from penstock.core.durations import parse_rate
 from penstock.core.errors import ConfigError
 from penstock.core.visible import visible
@@ -67,38 +67,25 @@ async def jobs(visit: Visit) -> None:
 
 
 async def _all(visit: Visit) -> list[dict[str, Any]]:
-    """Of dead letters, which this instance remembers, and of work orders, which the store does; newest first."""
-    letters = [_row(job) for job in await visit.ask(operations.jobs)]
-    orders = [_order_row(job) for job in await visit.ask(work_orders.jobs)]
+    """Of dead letters and of work orders, newest first."""
+    letters = [_row(job, "dead letters", f"/jobs/{job.id}", job.letters) for job in await visit.ask(operations.jobs)]
+    orders = [
+        _row(job, "work orders", f"/history/jobs/{job.id}", job.total) for job in await visit.ask(work_orders.jobs)
+    ]
     return sorted([*letters, *orders], key=lambda row: str(row["asked"]), reverse=True)
 
 
-def _order_row(job: WorkOrderJob) -> dict[str, Any]:
+def _row(job: JobView | WorkOrderJob, of: str, url: str, total: int) -> dict[str, Any]:
     return {
         "job": job.id,
-        "job_text": f"{job.kind} of work orders",
-        "job_url": f"/history/jobs/{job.id}",
+        "job_text": f"{job.kind} of {of}",
+        "job_url": url,
         "state": job.state,
         "state_tone": TONES.get(job.state, "rest"),
         "what": cell(job.what),
         "done": job.done,
-        "done_text": f"{words.number(job.done)} of {words.number(job.total)}",
+        "done_text": f"{words.number(job.done)} of {words.number(total)}",
         "by": cell(job.by or ""),
-        "asked": job.asked_at,
-        "asked_text": words.moment_of(job.asked_at),
-    }
-
-
-def _row(job: JobView) -> dict[str, Any]:
-    return {
-        "job": job.id,
-        "job_url": f"/jobs/{job.id}",
-        "state": job.state,
-        "state_tone": TONES.get(job.state, "rest"),
-        "what": cell(job.what),
-        "done": job.done,
-        "done_text": f"{words.number(job.done)} of {words.number(job.letters)}",
-        "by": cell(job.by),
         "asked": job.asked_at,
         "asked_text": words.moment_of(job.asked_at),
     }
@@ -116,14 +103,15 @@ async def new_replay(visit: Visit) -> None:
     text(f"A dry run: nothing has been done yet. Of {said}, these would go through their pipelines as they are now.")
     rows = [
         {
-            "place": f"{count['topic']}/{count['partition']}",
+            "key": f"{count['pipeline']} {count['topic']}/{count['partition']}",
+            **place(count["topic"], count["partition"]),
             "pipeline": cell(count["pipeline"]),
             "letters": count["letters"],
             "letters_text": words.number(count["letters"]),
         }
         for count in plan.partitions
     ]
-    table(_PARTS, rows, key="place", label="What would be replayed")
+    table(_PARTS, rows, key="key", label="What would be replayed")
     with box("card"), box("card-body"):
         rate = ui.input("At most (empty: as fast as it goes)", placeholder="100/s").classes("field search")
         rate.props("outlined dense")
@@ -162,7 +150,6 @@ def _which(visit: Visit) -> tuple[LetterChoice, str]:
 async def job(visit: Visit) -> None:
     name = visit.path["job"]
     found = await visit.ask(operations.job, name)
-    ui.page_title(f"{found.id} · Penstock")
     follow(lambda: visit.ask(operations.job, name), _Progress(visit, found).show)
 
 
@@ -170,7 +157,7 @@ class _Progress:
     """How far a job is."""
 
     def __init__(self, visit: Visit, job: JobView) -> None:
-        self._head = JobHead(visit, job.id, operations.stop_job, job.id)
+        self._head = JobHead(visit, f"{job.kind.capitalize()} of dead letters", operations.stop_job, job.id)
         self._problem = text("", "problem")
         self._note = text("", "note warn")
         self._bar = Bar()
@@ -181,7 +168,16 @@ class _Progress:
         with box("") as self._parts:
             self._ends = table(_ENDS, [], key="pipeline", label="By pipeline")
         with card("About it"):
-            facts([("Of", job.what), ("By", job.by), ("Asked for", words.moment_of(job.asked_at))])
+            facts(
+                [
+                    ("Of", job.what),
+                    ("By", job.by),
+                    ("Asked for", words.moment_of(job.asked_at)),
+                    ("Done by", job.instance),
+                    ("Job", job.id),
+                ]
+            )
+        self._may = visit.may("dead_letters.operate")
         self.show(job)
 
     def show(self, job: JobView) -> None:
@@ -199,7 +195,7 @@ class _Progress:
         self._parts.visible = bool(rows)
         if rows != self._ends.rows:
             self._ends.rows = rows
-        self._head.show(job.state)
+        self._head.show(job.state, may_stop=self._may)
 
 
 def _figures(each: dict[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
-from nicegui import run, ui
+from nicegui import ui
 
-from penstock.console.frame import pages, theme
+from penstock.console.frame import pages
 from penstock.console.parts import box, heading, text
+from penstock.console.threads import in_thread
+from penstock.console.trouble import show_nobody, theme
+from penstock.core.errors import PenstockError
 from penstock.service.authentication import SESSION_COOKIE
 
 _HOME: Final = "/"
@@ -17,8 +21,12 @@ _HOME: Final = "/"
 
 @ui.page("/login", title="Log in · Penstock")
 async def login(request: Request) -> Response | None:
-    if await run.io_bound(pages.visit, request) is not None:
-        return RedirectResponse(_back(request), status_code=303)
+    try:
+        if await pages.recognised(request) is not None:
+            return RedirectResponse(_back(request), status_code=303)
+    except PenstockError as error:
+        show_nobody(request, error, lambda: pages.recognised(request))
+        return None
     theme(request)
     with box("login card"):
         with box("brand"):
@@ -36,9 +44,13 @@ async def login(request: Request) -> Response | None:
     return None
 
 
-@ui.page("/logout")
-async def logout(request: Request) -> Response:
-    await run.io_bound(pages.authentication.log_out, request.cookies.get(SESSION_COOKIE))
+@ui.page("/logout", title="Log out · Penstock")
+async def logout(request: Request) -> Response | None:
+    try:
+        await in_thread(partial(pages.authentication.log_out, request.cookies.get(SESSION_COOKIE)))
+    except PenstockError as error:
+        show_nobody(request, error, lambda: pages.recognised(request))
+        return None
     answer = RedirectResponse("/login", status_code=303)
     answer.delete_cookie(SESSION_COOKIE, path="/")
     return answer

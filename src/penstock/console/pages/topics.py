@@ -149,7 +149,7 @@ def _form(visit: Visit) -> None:
             "key": field("Key has", "key", "text").props("data-search"),
         }
         limit = ui.select(sorted({*_LIMITS, most}), value=most, label="At most")
-        limit.classes("field").props("outlined dense")
+        limit.classes("field").props("outlined dense").style("min-width: 96px")
         button("Look", go, "main-act")
     said("From: newest, earliest, an offset, or a time like 2026-01-31T12:00:00Z.", "muted small")
 

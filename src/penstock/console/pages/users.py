@@ -9,7 +9,20 @@ from pydantic import ValidationError
 
 from penstock.console import words
 from penstock.console.frame import Visit, pages
-from penstock.console.parts import asking, box, button, confirm, empty, grow, heading, plain, problem, text, title
+from penstock.console.parts import (
+    asking,
+    box,
+    button,
+    confirm,
+    empty,
+    facts,
+    grow,
+    heading,
+    plain,
+    problem,
+    text,
+    title,
+)
 from penstock.console.tables import Column, cell, table
 from penstock.core.durations import parse_duration
 from penstock.core.errors import ConfigError, PenstockError
@@ -61,7 +74,9 @@ async def _users(visit: Visit) -> None:
 
     async def act(label: str, email: str) -> None:
         user = by_email[email]
-        if label == "Password…":
+        if label == "Role…":
+            _role(visit, user)
+        elif label == "Password…":
             _password(visit, user)
         elif label == "Delete…":
             _delete(visit, user)
@@ -81,7 +96,7 @@ def _user(user: UserView) -> dict[str, Any]:
         "role": user.role or f"in {len(user.projects)} projects",
         "state": "disabled" if user.disabled else "let in",
         "state_tone": "rest" if user.disabled else "good",
-        "acts": ["Password…", "Enable" if user.disabled else "Disable", "Delete…"],
+        "acts": ["Role…", "Password…", "Enable" if user.disabled else "Disable", "Delete…"],
     }
 
 
@@ -116,6 +131,25 @@ def _first(error: ValidationError) -> ConfigError:
     """What is wrong first, in words; never what was typed, which may be a password."""
     wrong = error.errors(include_input=False)[0]
     return ConfigError(f"{wrong['loc'][0] if wrong['loc'] else 'it'}: {wrong['msg']}")
+
+
+def _role(visit: Visit, user: UserView) -> None:
+    with asking(f"Role of {user.email}") as dialog:
+        text("In the whole installation. It holds within seconds, also on pages that are open.", "muted")
+        if user.projects:
+            facts([(project, role) for project, role in user.projects.items()])
+        role = ui.select(list(ROLES), value=user.role or "viewer", label="Role").classes("field")
+        role.props("outlined dense")
+
+        async def go() -> None:
+            change = UserChange(role=role.value)
+            if await visit.tell(f"{user.email}: {role.value}", users.change_user, user.id, change, user.revision):
+                ui.navigate.reload()
+
+        with box("foot"):
+            button("Cancel", dialog.close)
+            button("Set role", go, "main-act")
+    dialog.open()
 
 
 def _password(visit: Visit, user: UserView) -> None:
@@ -221,6 +255,7 @@ def _new_token(visit: Visit) -> None:
                 text("Keep it: it is not shown again.")
                 plain(made.token)
             make.visible = False
+            dialog.props("persistent")  # a slip of the hand would lose it
 
         with box("") as shown:
             pass

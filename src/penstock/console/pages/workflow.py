@@ -32,7 +32,7 @@ _TRIGGERS: Final = (
 )
 _ORDERS: Final = (
     Column("order", "Work order", "link", lead=True),
-    Column("from", "From"),
+    Column("input", "Input", "link"),
     Column("created", "Created"),
     Column("took", "Duration", "number"),
     Column("state", "Status", "chip"),

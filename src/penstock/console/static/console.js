@@ -1,4 +1,4 @@
-// Keys (`/`, `g p`, `?`) and the choice between light and dark, which a cookie remembers for the server.
+// Keys (`/`, `g p`, `?`), the choice between light and dark, which a cookie remembers for the server, and drafts.
 (() => {
   const places = {
     p: "/", d: "/dead-letters", h: "/history", w: "/workflows", r: "/triggers", j: "/jobs", t: "/topics",
@@ -21,6 +21,17 @@
     }
     went = 0;
   });
+  // Enter in a field of a dialog presses its main button; in a list it chooses, in a text it breaks the line.
+  addEventListener("keydown", ({ key, isComposing, repeat, target }) => {
+    if (key !== "Enter" || isComposing || repeat || !target.matches(".ask input:not([role=combobox])")) return;
+    target.closest(".ask").querySelector(".foot .main-act:not([disabled])")?.click();
+  });
+  // The second click of a double one is a slip: what it would do has been asked for by the first.
+  addEventListener("click", (event) => {
+    if (event.detail < 2 || !event.target.closest(".main button, .q-dialog button")) return;
+    event.preventDefault();
+    event.stopPropagation();
+  }, true);
   addEventListener("submit", async (event) => {
     if (event.target.id !== "login") return;
     event.preventDefault();
@@ -33,6 +44,34 @@
     refused.textContent = why.detail ?? why.title ?? `The server answered ${answer.status}.`;
     refused.hidden = false;
   });
+  // What somebody is writing outlives a reload, which a restart of the server brings about; unless what is kept there
+  // has changed meanwhile.
+  const place = () => `penstock draft ${location.pathname}${location.search}`;
+  const editor = () => document.querySelector(".editor textarea:not([readonly])");
+  const begun = new WeakMap();
+  addEventListener("focusin", ({ target }) => {
+    if (target === editor() && !begun.has(target)) begun.set(target, target.value);
+  });
+  addEventListener("pagehide", () => {
+    const field = editor(), before = field && begun.get(field);
+    if (before !== undefined && field.value !== before) {
+      sessionStorage.setItem(place(), JSON.stringify([before, field.value]));
+    }
+  });
+  const draft = sessionStorage.getItem(place());
+  sessionStorage.removeItem(place());
+  if (draft && performance.getEntriesByType("navigation")[0]?.type === "reload") {
+    const [before, written] = JSON.parse(draft), until = Date.now() + 20000;
+    const look = setInterval(() => {
+      const field = editor();
+      if (!field?.value && Date.now() < until) return;
+      clearInterval(look);
+      if (field?.value !== before) return;
+      begun.set(field, before);
+      field.value = written;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }, 100);
+  }
   globalThis.penstockTheme = (name) => {
     document.cookie = `penstock_theme=${name}; path=/; max-age=31536000; samesite=lax`;
   };

@@ -10,7 +10,7 @@ from penstock.core.clock import format_time
 from penstock.service.access import Actor, require
 from penstock.service.dead_letters import which_letters
 from penstock.service.operations.desk import Desk
-from penstock.service.operations.models import View
+from penstock.service.operations.models import Text, View
 from penstock.service.operations.paging import Page, checked_limit, cursor, place_of
 from penstock.store import AuditFilter, AuditRow
 
@@ -20,14 +20,14 @@ class AuditQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    actor: str | None = None
-    action: str | None = None
+    actor: Text | None = None
+    action: Text | None = None
     """As `pipelines.pause`."""
-    subject: str | None = None
+    subject: Text | None = None
     """As `pipeline/orders`."""
-    since: str | None = None
+    since: Text | None = None
     """A time, a time ago like `2h`, or epoch milliseconds."""
-    until: str | None = None
+    until: Text | None = None
 
     def filter(self) -> AuditFilter:
         times = which_letters(since=self.since, until=self.until)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
-from penstock.core.clock import format_time
+from penstock.core.clock import SYSTEM, format_time
 from penstock.core.errors import ConfigError
-from penstock.core.letter_json import bytes_as_json
 from penstock.core.secrets import MASK
 from penstock.service.access import Actor, NotFound, allows, require, require_somewhere
 from penstock.service.audit import audited
-from penstock.service.dead_letters import count_discardable, discard_dead_letters, show_dead_letter
+from penstock.service.dead_letters import count_discardable, show_dead_letter
+from penstock.service.discard_jobs import DiscardWork
+from penstock.service.letter_job_records import find_job, job_name, list_jobs
 from penstock.service.operations.desk import Desk
+from penstock.service.operations.letter_masking import masked, may_search, told
 from penstock.service.operations.letter_models import (
     ErrorGroupView,
     FacetsView,
@@ -24,17 +27,19 @@ from penstock.service.operations.letter_models import (
 )
 from penstock.service.operations.paging import Page, checked_limit, cursor, place_of
 from penstock.service.replay import Edit
-from penstock.store import DeadLetterCursor, Which
+from penstock.store import DeadLetterCursor, DeadLetterFilter, LetterJobRow, Which
 
 _SHOWN_IDS: Final = 20
 
 
 def facets(desk: Desk, actor: Actor, query: LetterQuery) -> FacetsView:
     """How the letters that a query leaves spread over pipelines, topics, stages and errors."""
-    _seen(desk, actor, query)
-    found = desk.store.dead_letters.facets(query.filter())
+    found = desk.store.dead_letters.facets(_seen(desk, actor, query))
+    said = told(desk, [(group.letter_id, group.error) for group in found.errors])
     errors = [
-        ErrorGroupView(**group._asdict() | {"last_failed_at": format_time(group.last_failed_at)})
+        ErrorGroupView(
+            **group._asdict() | {"last_failed_at": format_time(group.last_failed_at), "error": said[group.letter_id]}
+        )
         for group in found.errors
     ]
     return FacetsView(letters=found.letters, complete=found.complete, counts=found.counts, errors=errors)
@@ -43,31 +48,29 @@ def facets(desk: Desk, actor: Actor, query: LetterQuery) -> FacetsView:
 def list_letters(
     desk: Desk, actor: Actor, query: LetterQuery, *, limit: int = 100, after: str | None = None
 ) -> Page[LetterItem]:
-    """Newest first."""
-    _seen(desk, actor, query)
-    place = place_of(after, int, int)
+    """Newest first. A page may have fewer, or none, and go on: a search that would take long ends after a moment."""
+    which = _seen(desk, actor, query)
+    place = place_of(after, int, int, bool)
     before = DeadLetterCursor(*place) if place else None
-    rows = desk.store.dead_letters.list(query.filter(), limit=checked_limit(limit) + 1, before=before)
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return Page(items=[LetterItem.of(row) for row in rows], next=cursor(*rows[-1].cursor) if more else None)
+    page = desk.store.dead_letters.page(which, limit=checked_limit(limit), before=before)
+    said = told(desk, [(row.id, row.error) for row in page.rows])
+    items = [LetterItem.of(row).model_copy(update={"error": said[row.id]}) for row in page.rows]
+    return Page(items=items, next=cursor(*page.next) if page.next else None)
 
 
 def get_letter(desk: Desk, actor: Actor, letter_id: int, *, reveal: bool = False) -> LetterDetail:
     """One with its bytes and history; `reveal` shows an admin what rules mask, and is written down."""
     data = _letter(desk, actor, letter_id)
     topic, project = data["topic"], desk.project_of(data["pipeline"])
-    masked = desk.masking.applies(topic)
-    if masked and reveal:
+    hidden = desk.masking.applies(topic)
+    if hidden and reveal:
         require(actor, "events.reveal", project)
         with audited(desk.store, actor, "dead_letters.reveal", f"dead-letter/{letter_id}", project=project):
-            masked = False
-    if masked:
-        found = desk.store.dead_letters.get(letter_id)
-        if found is not None:
-            data["value"] = bytes_as_json(desk.masking.bytes(topic, found.letter.value))
-            data["value_seen"] = bytes_as_json(desk.masking.bytes(topic, found.letter.failure.value_seen))
-    return LetterDetail(**data, masked=masked)
+            hidden = False
+    found = desk.store.dead_letters.get(letter_id) if hidden else None
+    if found is not None:
+        data = masked(desk.masking, found, data)
+    return LetterDetail(**data, masked=hidden)
 
 
 def plan_replay(desk: Desk, actor: Actor, choice: LetterChoice) -> PlanView:
@@ -83,78 +86,83 @@ def replay(
     """Begin a replay, in the background, on the instance of this process; `edit` gives one letter another value."""
     which = _chosen(desk, actor, choice)
     data: dict[str, Any] = {"which": _words(choice), "edited": edit is not None}
-    before = _value_before(desk, which, edit)
+    before, after = _values(desk, which, edit)
     subject = f"dead-letter/{which[0]}" if isinstance(which, list) and len(which) == 1 else "dead-letters"
     action = "dead_letters.edit" if edit else "dead_letters.replay"
     with audited(desk.store, actor, action, subject, before=before, data=data) as change:
         job = desk.replays.start(which, by=actor.name, what=_words(choice), edit=edit, rate=rate)
-        change.data["job"] = f"replay-{job.id}"
+        change.data["job"] = job_name(job)
         change.data["letters"] = job.total
-        change.after = _text(edit.value) if edit else None
+        change.after = after
     return JobView.of(job)
 
 
 def plan_discard(desk: Desk, actor: Actor, choice: LetterChoice) -> PlanView:
     """What a discard would close; nothing is changed."""
-    counts = count_discardable(desk.store, _chosen(desk, actor, choice))
+    counts = count_discardable(desk.store, _until_now(_chosen(desk, actor, choice)))
     return PlanView(letters=sum(counts.values()), statuses={str(status): many for status, many in counts.items()})
 
 
 def discard(desk: Desk, actor: Actor, choice: LetterChoice, reason: str) -> JobView:
     """Close letters without a replay, in the background."""
-    which = _chosen(desk, actor, choice)
+    which = _until_now(_chosen(desk, actor, choice))
     if not reason.strip():
         raise ConfigError("a reason is wanted: the letters' events are given up")
     counts = count_discardable(desk.store, which)
     data = {"which": _words(choice), "reason": reason, "letters": sum(counts.values())}
     subject = f"dead-letter/{which[0]}" if isinstance(which, list) and len(which) == 1 else "dead-letters"
-    pipelines = frozenset([choice.filter.pipeline]) if choice.filter and choice.filter.pipeline else frozenset[str]()
+    pipelines = _pipelines(desk, choice)
+    work = DiscardWork(desk.store, which, actor.name, reason, sum(counts.values()), pipelines)
     with audited(desk.store, actor, "dead_letters.discard", subject, data=data) as change:
-        job = desk.discards.start(
-            lambda progress: discard_dead_letters(desk.store, which, by=actor.name, reason=reason, progress=progress),
-            by=actor.name,
-            what=_words(choice),
-            letters=sum(counts.values()),
-            pipelines=pipelines,
-        )
-        change.data["job"] = f"discard-{job.id}"
-    return job.view()
+        job = desk.letter_jobs.begin("discard", work, by=actor.name, what=_words(choice), pipelines=pipelines)
+        change.data["job"] = job_name(job)
+    return JobView.of(job)
 
 
 def jobs(desk: Desk, actor: Actor) -> list[JobView]:
-    """Replays and discards of this instance, newest first."""
+    """Replays and discards, whichever instance does them, newest first."""
     require_somewhere(actor, "dead_letters.view")
-    found = [job.view() for job in desk.discards.all() if _may_see(desk, actor, job.pipelines)]
-    found += [JobView.of(job) for job in desk.replays.list() if _may_see(desk, actor, frozenset(job.replay.plan.specs))]
-    return sorted(found, key=lambda job: job.asked_at, reverse=True)
+    return [JobView.of(row) for row in list_jobs(desk.store, lambda row: _may_see(desk, actor, row))]
 
 
 def job(desk: Desk, actor: Actor, job_id: str) -> JobView:
     """One of them."""
-    for each in jobs(desk, actor):
-        if each.id == job_id:
-            return each
-    raise NotFound("no such job", received=job_id, hint="jobs are forgotten when their instance stops")
+    return JobView.of(_job(desk, actor, job_id))
 
 
 def stop_job(desk: Desk, actor: Actor, job_id: str) -> JobView:
-    """Let it end early, in good order."""
-    view = job(desk, actor, job_id)
-    number = int(job_id.rpartition("-")[2])
-    found = desk.discards.get(number) if view.kind == "discard" else None
-    names = found.pipelines if found else frozenset(desk.replays.get(number).replay.plan.specs)
-    for name in names or [""]:
+    """Let it end early, in good order; the instance that does it learns of it within a second."""
+    row = _job(desk, actor, job_id)
+    for name in row.pipelines or [""]:
         require(actor, "dead_letters.operate", desk.project_of(name))
     with audited(desk.store, actor, "dead_letters.stop", f"job/{job_id}"):
-        if found is not None:
-            found.asked_to_stop = True
-        else:
-            desk.replays.stop(number)
+        desk.store.letter_jobs.ask_to_stop(row.id)
+        desk.letter_jobs.look()
     return job(desk, actor, job_id)
 
 
-def _seen(desk: Desk, actor: Actor, query: LetterQuery) -> None:
-    """A list over all pipelines is for those who may see all of them."""
+def _job(desk: Desk, actor: Actor, job_id: str) -> LetterJobRow:
+    require_somewhere(actor, "dead_letters.view")
+    row = find_job(desk.store, job_id)
+    if row is None or not _may_see(desk, actor, row):
+        raise NotFound("no such job", received=job_id, hint="jobs that ended long ago are forgotten")
+    return row
+
+
+def _seen(desk: Desk, actor: Actor, query: LetterQuery) -> DeadLetterFilter:
+    """The letters of a query that the actor may see."""
+    may_search(desk, actor, query)
+    if query.pipeline is not None or allows(actor, "dead_letters.view"):
+        _may_see_pipelines(desk, actor, query)
+        return query.filter()
+    require_somewhere(actor, "dead_letters.view")
+    projects = desk.snapshot().projects.items()
+    mine = sorted(name for name, project in projects if allows(actor, "dead_letters.view", project))
+    return replace(query.filter(), pipelines=tuple(mine))
+
+
+def _may_see_pipelines(desk: Desk, actor: Actor, query: LetterQuery) -> None:
+    """Raise unless all letters of the query are of pipelines that the actor may see."""
     if query.pipeline is None:
         require_somewhere(actor, "dead_letters.view")
         if not allows(actor, "dead_letters.view"):
@@ -173,17 +181,27 @@ def _chosen(desk: Desk, actor: Actor, choice: LetterChoice) -> Which:
     if choice.filter is not None:
         if choice.filter.is_empty:
             raise ConfigError("the filter takes every letter", hint="say at least one thing that they have in common")
-        _seen(desk, actor, choice.filter)
+        _may_see_pipelines(desk, actor, choice.filter)
+        may_search(desk, actor, choice.filter)
         require(actor, "dead_letters.operate", desk.project_of(choice.filter.pipeline or ""))
         return choice.filter.filter()
     ids = list(dict.fromkeys(choice.ids or ()))
     if any(not 1 <= number < 2**62 for number in ids):
         raise NotFound("no such dead letter", received=ids[:_SHOWN_IDS])
-    if not allows(actor, "dead_letters.operate"):
+    if len(ids) == 1 or not allows(actor, "dead_letters.operate"):
         for number in ids:
             data = _letter(desk, actor, number)
             require(actor, "dead_letters.operate", desk.project_of(data["pipeline"]))
     return ids
+
+
+def _until_now(which: Which) -> Which:
+    """Without what fails while they are closed: nobody has seen that, and a pipeline that goes on failing would have no
+    end of it."""
+    if not isinstance(which, DeadLetterFilter):
+        return which
+    later = SYSTEM.now_ms() + 1
+    return replace(which, until=later if which.until is None else min(which.until, later))
 
 
 def _letter(desk: Desk, actor: Actor, letter_id: int) -> dict[str, Any]:
@@ -200,25 +218,33 @@ def _letter(desk: Desk, actor: Actor, letter_id: int) -> dict[str, Any]:
     return data
 
 
-def _value_before(desk: Desk, which: Which, edit: Edit | None) -> str | None:
+def _values(desk: Desk, which: Which, edit: Edit | None) -> tuple[str | None, str | None]:
+    """Before and after an edit, as the record of changes may have them."""
     if edit is None:
-        return None
+        return None, None
     if not isinstance(which, list) or len(which) != 1:
         raise ConfigError("an edited value is for one letter", hint="give its id, and no other")
     found = desk.store.dead_letters.get(which[0])
     if found is None:
         raise NotFound("no such dead letter", received=which[0])
-    if desk.masking.applies(found.letter.topic):
-        if edit.value is not None and MASK.encode() in edit.value:
-            raise ConfigError("the value has masked fields in it", hint="look at the letter with ?reveal=true first")
-        return None  # what is masked is not to be read in the record either
-    return _text(found.letter.value)
+    topic, value = found.letter.topic, found.letter.value
+    if desk.masking.applies(topic) and edit.value is not None and MASK.encode() in edit.value:
+        raise ConfigError("the value has masked fields in it", hint="look at the letter with ?reveal=true first")
+    return _text(desk.masking.bytes(topic, value)), _text(desk.masking.bytes(topic, edit.value))
 
 
-def _may_see(desk: Desk, actor: Actor, pipelines: frozenset[str]) -> bool:
+def _may_see(desk: Desk, actor: Actor, job: LetterJobRow) -> bool:
     if allows(actor, "dead_letters.view"):
         return True
-    return bool(pipelines) and all(allows(actor, "dead_letters.view", desk.project_of(name)) for name in pipelines)
+    names = job.pipelines
+    return bool(names) and all(allows(actor, "dead_letters.view", desk.project_of(name)) for name in names)
+
+
+def _pipelines(desk: Desk, choice: LetterChoice) -> set[str]:
+    """Those whose letters are chosen; none: it may be any."""
+    if choice.filter is not None:
+        return {choice.filter.pipeline} if choice.filter.pipeline else set()
+    return desk.store.dead_letters.pipelines_of(choice.ids or [])
 
 
 def _words(choice: LetterChoice) -> str:

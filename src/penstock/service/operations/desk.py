@@ -17,8 +17,8 @@ from penstock.core.status import PipelineStatus
 from penstock.engine.books import PipelineView
 from penstock.engine.instance import Instance
 from penstock.service.access import Actor, NotFound, Right, allows, require
+from penstock.service.letter_jobs import LetterJobs
 from penstock.service.masking import Masking
-from penstock.service.operations.discards import Discards
 from penstock.service.outbound import Outbound
 from penstock.service.pipelines import PipelineView as Wanted
 from penstock.service.pipelines import list_pipelines
@@ -29,6 +29,7 @@ from penstock.service.status import pipeline_statuses
 from penstock.service.submitted import check_submitted
 from penstock.service.trigger_specs import PREFIX, pipeline_name
 from penstock.service.triggers import trigger_spec
+from penstock.service.workflows import full_names
 from penstock.store import ManagedRow, Store
 
 T = TypeVar("T")
@@ -52,6 +53,8 @@ class Snapshot:
     """Of the instance in this process."""
     projects: dict[str, str]
     """Ids of the projects that pipelines belong to: those of triggers, and those that are kept for one."""
+    titles: dict[str, str]
+    """What people call pipelines whose names were made for them: `project/workflow/trigger`."""
 
     @property
     def names(self) -> list[str]:
@@ -76,9 +79,10 @@ class Desk:
         self.settings = settings
         self.instance = instance
         self.masking = Masking(settings.masking.rules)
-        self.discards = Discards()
+        self.letter_jobs = LetterJobs(store, self._instance_name)
         self.replays = ReplayJobs(
             store,
+            self.letter_jobs,
             spark=lambda: found.spark if (found := self.instance()) else None,
             specs=self._running,
             max_replays=settings.dead_letters.max_replays,
@@ -90,7 +94,7 @@ class Desk:
 
     def close(self) -> None:
         """Ends what it has begun; the store is its owner's."""
-        self.replays.close()
+        self.letter_jobs.close()
 
     def snapshot(self) -> Snapshot:
         """Pipelines as they are, or were a second ago."""
@@ -125,11 +129,7 @@ class Desk:
 
     def outbound(self) -> Outbound:
         """Hosts that callers may name: listed ones, and clusters that pipelines here read from already."""
-        known = list(self.settings.api.networks)
-        for spec in self._running().values():
-            if not spec.source.is_foreign:
-                known += [place.rpartition(":")[0] for place in spec.source.config.connection.bootstrap.split(",")]
-        return Outbound(known)
+        return Outbound.beside(self.settings.api.networks, self._running().values())
 
     def project_of(self, pipeline: str) -> str | None:
         """The project that a pipeline belongs to; those in files belong to none."""
@@ -148,6 +148,11 @@ class Desk:
         require(actor, right, project)
         return project
 
+    def _instance_name(self) -> str:
+        """Before the instance of this process has begun, its process is all there is to name."""
+        instance = self.instance()
+        return instance.id if instance else f"{os.uname().nodename}-{os.getpid()}"
+
     def _running(self) -> Mapping[str, PipelineSpec]:
         instance = self.instance()
         return {flow.name: flow.spec for flow in list(instance.flows)} if instance else {}
@@ -158,13 +163,15 @@ class Desk:
         statuses = {status.pipeline: status for status in pipeline_statuses(self.store, letters=letters)}
         managed = {row.name: row for row in self.store.managed.all()}
         owners = {row.id: row.project_id for row in self.store.workflows.list()}
+        called = full_names(self.store) if owners else {}
         triggers = [row for row in self.store.triggers.changes() if row.workflow_id in owners]
         return Snapshot(
             statuses=statuses,
             wanted={view.pipeline: view for view in list_pipelines(self.store, known=statuses)},
             managed=managed,
             projects={pipeline_name(row.id): owners[row.workflow_id] for row in triggers}
-            | {name: row.project_id for name, row in managed.items() if row.project_id is not None},
+            | self.store.managed.projects(),
+            titles={pipeline_name(row.id): f"{called[row.workflow_id]}/{row.name}" for row in triggers},
             views={view.name: view for view in instance.snapshot()} if instance else {},
         )
 

@@ -8,6 +8,7 @@ from penstock.core.secrets import MASK
 from penstock.service.access import Actor, NotFound
 from penstock.service.operations.dead_letters import get_letter
 from penstock.service.operations.desk import Desk
+from penstock.service.operations.letter_masking import words_of
 from penstock.service.operations.topics import DecoderAttempt
 from penstock.service.topic_browser import decoder_report
 
@@ -33,13 +34,13 @@ def decode_letter(desk: Desk, actor: Actor, letter_id: int) -> list[DecoderAttem
         spec = desk.spec(letter.pipeline)
     except PenstockError:  # its instance knows its secrets; decoders that need none can be tried all the same
         spec = None
-    hidden = desk.masking.applies(letter.topic)
+    hidden, words = desk.masking.applies(letter.topic), words_of(desk.masking, found)
     return [
         DecoderAttempt(
             decoder=tried.decoder,
             configured=tried.configured,
             value=MASK if hidden and tried.value is not None else tried.value,
-            why=tried.why,
+            why=words(tried.why) if tried.why else None,
         )
         for tried in decoder_report(record, spec)
     ]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from penstock.core.clock import format_time
 from penstock.core.dead_letter import Stage
 from penstock.service.dead_letters import which_letters
-from penstock.service.operations.models import View
-from penstock.service.replay_jobs import Job
-from penstock.store import DeadLetterFilter, DeadLetterRow, DeadLetterStatus
+from penstock.service.letter_job_records import job_name
+from penstock.service.operations.models import Text, View
+from penstock.store import (
+    DeadLetterFilter,
+    DeadLetterRow,
+    DeadLetterStatus,
+    LetterJobKind,
+    LetterJobRow,
+    LetterJobState,
+)
 
 _ID = Field(ge=1, le=2**62)
 
@@ -20,18 +28,18 @@ class LetterQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    pipeline: str | None = None
-    topic: str | None = None
+    pipeline: Text | None = None
+    topic: Text | None = None
     partition: int | None = Field(default=None, ge=0, le=2**31 - 1)
     stage: Stage | None = None
     status: DeadLetterStatus | None = None
     error: str | None = Field(default=None, min_length=1, max_length=1_000)
     """Text within the error's code or message, whatever its case."""
-    fingerprint: str | None = None
+    fingerprint: Text | None = None
     """Of failures of the same kind at the same place."""
-    since: str | None = None
+    since: Text | None = None
     """Failed last at or after this: a time, a time ago like `2h`, or epoch milliseconds."""
-    until: str | None = None
+    until: Text | None = None
     """Failed last before this."""
     text: str | None = Field(default=None, min_length=1, max_length=1_000)
     """Text within the error, the key or the value, whatever its case."""
@@ -161,22 +169,41 @@ class JobView(View):
     """A replay or discard of many letters, in the background."""
 
     id: str
-    kind: Literal["replay", "discard"]
+    kind: LetterJobKind
     by: str
     what: str
-    state: Literal["queued", "running", "done", "failed", "stopped"]
+    state: LetterJobState
     letters: int
     done: int
     asked_at: str
     started_at: str | None = None
     ended_at: str | None = None
+    instance: str
+    """The one that does it, or did it."""
     note: str | None = None
     """What it waits for."""
     error: str | None = None
     pipelines: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Figures by pipeline, once its part has ended."""
+    """Figures by pipeline, once its part has begun."""
 
     @classmethod
-    def of(cls, job: Job) -> JobView:
-        data = job.as_dict() | {"id": f"replay-{job.id}", "kind": "replay"}
-        return cls(**{name: data[name] for name in cls.model_fields if name in data})
+    def of(cls, row: LetterJobRow) -> JobView:
+        def told(at: int | None) -> str | None:
+            return None if at is None else format_time(at)
+
+        return cls(
+            id=job_name(row),
+            kind=row.kind,
+            by=row.asked_by,
+            what=row.what,
+            state=row.state,
+            letters=row.total,
+            done=row.done,
+            asked_at=format_time(row.asked_at),
+            started_at=told(row.started_at),
+            ended_at=told(row.ended_at),
+            instance=row.instance,
+            note=row.note,
+            error=row.error,
+            pipelines={name: figures for name, figures in row.pipelines.items() if figures},
+        )

@@ -13,10 +13,9 @@ from penstock.core.errors import ConfigError
 from penstock.service.access import Actor, NotAllowed, NotFound, allows, require_somewhere
 from penstock.service.operations import runs, work_orders
 from penstock.service.operations.desk import Desk
-from penstock.service.operations.models import View
+from penstock.service.operations.models import Text, View
 from penstock.service.operations.runs import RunQuery, run_filter
-from penstock.service.operations.scoping import Text
-from penstock.service.operations.work_order_filtering import filter_of
+from penstock.service.operations.work_order_filtering import filter_of, period
 from penstock.service.operations.work_order_models import RetryView, RunState, WorkOrderQuery, WorkOrderState
 from penstock.service.work_order_shapes import format_micros
 from penstock.store.work.history_model import LogRow, RunRow, WorkOrderRow
@@ -50,6 +49,17 @@ class LightningQuery(BaseModel):
         if skip >= _FARTHEST:
             raise ConfigError("the page is too far", received=self.page, hint="narrow it down by time")
         return skip
+
+    def project(self, of_path: str | None) -> str | None:
+        """The project that is meant, by the path or by the parameter."""
+        if of_path is not None and self.project_id is not None and self.project_id.lower() != of_path.lower():
+            raise ConfigError("project_id is not the path's project", received=self.project_id, allowed=of_path)
+        return of_path if of_path is not None else self.project_id
+
+    def check_times(self) -> None:
+        """Raise where one is none, by the name that the caller gave it."""
+        period("inserted", self.inserted_after, self.inserted_before)
+        period("updated", self.updated_after, self.updated_before)
 
 
 class LogQuery(LightningQuery):
@@ -97,7 +107,8 @@ class Single(View):
 
 def list_work_orders(desk: Desk, actor: Actor, query: LightningQuery, project: str | None = None) -> Listing:
     """Newest first; of a project, if that is given by the path."""
-    owner = _project(desk, actor, project or query.project_id)
+    owner = _project(desk, actor, query.project(project))
+    query.check_times()
     asked = WorkOrderQuery(
         project=owner,
         workflow=query.workflow_id,
@@ -144,6 +155,8 @@ def list_log_lines(desk: Desk, actor: Actor, query: LogQuery) -> Listing:
         which = replace(which, work_order_id=work_orders.order_of(desk, actor, query.work_order_id).id)
     lists = RunLists(desk.store.database)
     rows = lists.logs(which, ids=ids, limit=query.page_size, skip=query.skip())
+    words = {run: runs.hidden_words(desk, actor, run) for run in {row.run_id for row in rows}}
+    rows = tuple(replace(row, message=words[row.run_id](row.message)) for row in rows)
     return _page(query, rows, log_resource, lists.count_logs(which, ids=ids, cap=_FARTHEST).number)
 
 
@@ -218,7 +231,7 @@ def log_resource(line: LogRow) -> Resource:
 
 def _runs(desk: Desk, actor: Actor, query: LightningQuery, project: str | None) -> RunFilter:
     asked = RunQuery(
-        project=_project(desk, actor, project or query.project_id),
+        project=_project(desk, actor, query.project(project)),
         workflow=query.workflow_id,
         state=_words(query.state, get_args(RunState)),
         inserted_after=query.inserted_after,
@@ -262,7 +275,13 @@ def _related(name: str, kind: str, identifier: str | None) -> dict[str, Any]:
 
 
 def _listed(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+    if text is None:
+        return []
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        # Whoever has no ids to ask for does not want all there are.
+        raise ConfigError("a list has nothing in it", received=text, hint="leave the parameter out")
+    return words
 
 
 def _words(text: str | None, unions: Sequence[Any]) -> list[Any]:

@@ -11,8 +11,9 @@ from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import PipelineDetail, ProblemView, Validation
 from penstock.service.operations.pipelines import get_pipeline
 from penstock.service.operations.scoping import limits_of
-from penstock.service.operations.versions import version_text
+from penstock.service.operations.versions import known_spec, version_text
 from penstock.service.submitted import NAME, Submitted, check_submitted, require_valid
+from penstock.service.trigger_specs import PREFIX
 from penstock.store import ManagedRow, Taken
 
 
@@ -41,9 +42,7 @@ def create(desk: Desk, actor: Actor, text: str, *, project: str | None = None) -
     _known_project(desk, project)
     spec = require_valid(check_submitted(text, limits_of(desk, actor, "pipelines.edit", project)))
     _may_feed(actor, spec)
-    known = desk.snapshot().names
-    if spec.name in known and spec.name not in desk.snapshot().managed:
-        raise Taken("there is a pipeline of this name in a file", received=spec.name, hint="name it otherwise")
+    _require_free(desk, spec.name, project)
     with audited(desk.store, actor, "pipelines.create", f"pipeline/{spec.name}", project=project) as change:
         desk.store.managed.create(spec.name, text, by=actor.name, project_id=project)
         change.after = text
@@ -81,9 +80,26 @@ def delete(desk: Desk, actor: Actor, name: str, revision: int | None) -> None:
 def _managed(desk: Desk, actor: Actor, name: str) -> tuple[ManagedRow, str | None]:
     project = desk.pipeline(actor, "pipelines.edit", name)
     row = desk.store.managed.get(name)
-    if row is None:
-        raise NotManaged(f"{name} is defined by a file", received=name, hint="change the file")
-    return row, project
+    if row is not None:
+        return row, project
+    if name.startswith(PREFIX):
+        raise NotManaged(f"{name} is what a trigger runs", received=name, hint="change the trigger")
+    if desk.store.managed.was_deleted(name):
+        raise NotManaged(f"{name} is no longer kept in the store", received=name, hint="keep it again as a new one")
+    raise NotManaged(f"{name} is defined by a file", received=name, hint="change the file")
+
+
+def _require_free(desk: Desk, name: str, project: str | None) -> None:
+    """Raise `Taken` unless nothing has the name, or only what is left of a pipeline of the same project."""
+    now = desk.snapshot()
+    if name in now.managed:
+        return  # the store itself refuses it, whoever is quicker
+    left = desk.store.managed.was_deleted(name)
+    if left and now.projects.get(name) != project:
+        # Its versions, dead letters and history would be another project's to see.
+        raise Taken("a pipeline of this name was another project's", received=name, hint="name it otherwise")
+    if name in now.names and (not left or known_spec(desk, name)[2] is not None):
+        raise Taken("there is a pipeline of this name in a file", received=name, hint="name it otherwise")
 
 
 def _may_feed(actor: Actor, spec: PipelineSpec) -> None:

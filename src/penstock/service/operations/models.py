@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.config.problems import Problem
 from penstock.core.status import State
 from penstock.store import Desired
+
+Text = Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")]
+"""A text of a caller that a database takes: Unicode, which the bounds have checked, and PostgreSQL has no place for
+NUL."""
 
 
 class View(BaseModel):

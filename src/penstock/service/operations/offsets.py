@@ -6,14 +6,16 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from penstock.act.registry import has_cursor
 from penstock.core.clock import parse_time
 from penstock.core.errors import ConfigError
 from penstock.service.access import Actor
 from penstock.service.audit import audited
+from penstock.service.exactly_once import require_reapply
 from penstock.service.offsets import Move, PlaceView, Target, cluster_of, plan_reset, reset_offsets, show_offsets
 from penstock.service.offsets import subscribed_topics as topics_of
 from penstock.service.operations.desk import Desk
-from penstock.service.operations.models import View
+from penstock.service.operations.models import Text, View
 from penstock.service.vacating import LEAVE_SECONDS, with_group
 
 _FARTHEST: Final = 2**62
@@ -68,7 +70,7 @@ class ResetRequest(BaseModel):
 
     to: Literal["earliest", "latest", "time", "shift", "offset", "group"]
     """The place: the log's start or end, a time, so many offsets on or back, an offset, or where a group stands."""
-    time: str | None = None
+    time: Text | None = None
     """With `time`: as 2026-01-01T00:00:00Z, or epoch milliseconds."""
     by: int | None = Field(default=None, ge=-_FARTHEST, le=_FARTHEST)
     """With `shift`: how many offsets, below zero for back."""
@@ -105,11 +107,18 @@ def show(desk: Desk, actor: Actor, name: str) -> list[OffsetView]:
     return [OffsetView.of(place) for place in show_offsets(cluster, spec.group, topics_of(cluster, spec))]
 
 
+def stands_by_cursor(desk: Desk, actor: Actor, name: str) -> bool:
+    """Whether a table says where the pipeline stands, so that its offsets are set with `reapply` only."""
+    desk.pipeline(actor, "offsets.view", name)
+    return has_cursor(desk.spec(name))
+
+
 def preview(desk: Desk, actor: Actor, name: str, request: ResetRequest) -> list[MoveView]:
     """What a reset would do; nothing is changed."""
     desk.pipeline(actor, "offsets.view", name)
     target = request.target()
     spec = desk.spec(name)
+    require_reapply(spec, reapply=request.reapply)
     moves = plan_reset(cluster_of(spec), spec, target, topic=request.topic, partition=request.partition)
     return [MoveView.of(move) for move in moves]
 

@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.core.ids import is_id
 from penstock.service.access import Actor, NotFound
+from penstock.service.masking import Words
 from penstock.service.operations.desk import Desk
+from penstock.service.operations.models import Text
 from penstock.service.operations.paging import Page, checked_limit, cursor, place_of
-from penstock.service.operations.scoping import Text
 from penstock.service.operations.work_order_filtering import filter_of, period
 from penstock.service.operations.work_order_models import LogView, RunItem, RunPage, RunState, WorkOrderQuery
 from penstock.service.operations.work_order_views import Hiding, logs_of, run_detail_of, run_of
@@ -62,7 +63,7 @@ def get_run(desk: Desk, actor: Actor, run_id: str) -> RunPage:
     steps = [clip for step in detail.steps for clip in (step.input_dataclip_id, step.output_dataclip_id)]
     wanted = dict.fromkeys([detail.run.dataclip_id, detail.run.final_dataclip_id, *steps])
     return RunPage(
-        **run_detail_of(detail).model_dump(),
+        **run_detail_of(detail, hiding).model_dump(),
         project=names.projects.get(row.project_id),
         project_id=row.project_id,
         workflow=row.workflow,
@@ -87,7 +88,15 @@ def list_logs(desk: Desk, actor: Actor, run_id: str, *, limit: int = 1_000, afte
     found = desk.store.history.logs(run_id, after=behind, limit=checked_limit(limit) + 1)
     more = len(found) > limit
     found = found[:limit]
-    return Page(items=logs_of(found), next=cursor(found[-1].timestamp, found[-1].id) if more else None)
+    items = logs_of(found, hidden_words(desk, actor, run_id))
+    return Page(items=items, next=cursor(found[-1].timestamp, found[-1].id) if more else None)
+
+
+def hidden_words(desk: Desk, actor: Actor, run_id: str) -> Words:
+    """What lines of a run may say of its message."""
+    if not desk.settings.masking.rules:
+        return lambda text: text
+    return Hiding.of(shown(desk, actor, run_id), desk.masking).words
 
 
 def run_filter(desk: Desk, actor: Actor, query: RunQuery) -> RunFilter:

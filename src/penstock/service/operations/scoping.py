@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
-
-from pydantic import Field
 
 from penstock.core.errors import ConfigError
 from penstock.service.access import Actor, NotFound, Right, allows, require, require_somewhere
 from penstock.service.operations.desk import Desk
 from penstock.service.refusals import Limits
 from penstock.store.work.model import ProjectRow
-
-Text = Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")]
-"""A text of a caller that a database takes: PostgreSQL has no place for NUL."""
 
 
 def chosen_project(desk: Desk, actor: Actor, right: Right, named: str | None) -> ProjectRow | None:
@@ -36,7 +30,17 @@ def chosen_project(desk: Desk, actor: Actor, right: Right, named: str | None) ->
 def limits_of(desk: Desk, actor: Actor, right: Right, project: str | None = None) -> Limits:
     """What the actor may name: what reaches the machine itself is for admins of the instance, not of a project."""
     admin = actor.role == "admin" and allows(actor, right, project)
-    return Limits(frozenset(desk.settings.api.allow) if admin else frozenset(), desk.outbound(), os.environ)
+    allowed = frozenset(desk.settings.api.allow) if admin else frozenset[str]()
+    owners, known = _owners(desk, actor, right, project), frozenset(desk.store.secrets.names())
+    return Limits(allowed, desk.outbound(), os.environ, owners=owners, known=known)
+
+
+def _owners(desk: Desk, actor: Actor, right: Right, project: str | None) -> frozenset[str] | None:
+    """Names of the projects whose secrets the actor may refer to; None: anybody's."""
+    if allows(actor, right):
+        return None
+    mine = [each for each in actor.projects if allows(actor, right, each) and project in (None, each)]
+    return frozenset(row.name for each in mine if (row := desk.store.projects.get(each)) is not None)
 
 
 def require_of(actor: Actor, view: Right, right: Right, project: str, missing: NotFound) -> None:

@@ -27,6 +27,8 @@ _WAIT: Final = 0.5
 """Seconds that one look waits."""
 _AT_ONCE: Final = 100
 """Samples of one look."""
+_STEPS: Final[dict[TapStage, str]] = {"filter": "filters", "transform": "transform"}
+"""Stages that a pipeline may be without, by the name that the spec has for their steps."""
 _AS_READ: Final = ("json", "avro")
 """Formats whose decoded values have the fields of their records, by which rules name them."""
 
@@ -68,18 +70,18 @@ class Tapping:
         self._desk, self._tap, self._plain = desk, tap, plain
         self._deadline, self._left = Deadline.after(seconds), limit
 
-    def some(self) -> list[SampleView]:
-        """The next ones; none where none came for a moment."""
+    def some(self) -> list[dict[str, Any]]:
+        """The next ones, as data; none where none came for a moment."""
         return self._taken(min(_WAIT, self._deadline.remaining))
 
     def there(self) -> list[SampleView]:
         """Those that are there already."""
-        return self._taken(0)
+        return [SampleView(**data) for data in self._taken(0)]
 
-    def _taken(self, wait: float) -> list[SampleView]:
+    def _taken(self, wait: float) -> list[dict[str, Any]]:
         found = self._tap.take(min(self._left, _AT_ONCE), wait)
         self._left -= len(found)
-        return [self._view(sample) for sample in found]
+        return [self._data(sample) for sample in found]
 
     @property
     def over(self) -> bool:
@@ -93,27 +95,28 @@ class Tapping:
     def close(self) -> None:
         self._tap.close()
 
-    def _view(self, sample: Sample) -> SampleView:
+    def _data(self, sample: Sample) -> dict[str, Any]:
+        """The fields of a `SampleView`, which nobody has to check: a thousand of them are streamed in a second."""
         masked = self._desk.masking.applies(sample.topic)
         value, why = sample.value, sample.why
         if masked and value is not None:
             value = self._masked(sample, value)
             why = why or ("rules hide fields of it, and nobody knows where they are now" if value == MASK else None)
-        return SampleView(
-            stage=sample.stage,
-            step=sample.step,
-            topic=sample.topic,
-            partition=sample.partition,
-            offset=sample.offset,
-            timestamp=sample.timestamp if sample.timestamp >= 0 else None,
-            key=sample.key,
-            event_type=sample.event_type,
-            became=sample.became,
-            value=value,
-            cut=sample.is_cut and value != MASK,
-            why=why,
-            masked=masked,
-        )
+        return {
+            "stage": sample.stage,
+            "step": sample.step,
+            "topic": sample.topic,
+            "partition": sample.partition,
+            "offset": sample.offset,
+            "timestamp": sample.timestamp if sample.timestamp >= 0 else None,
+            "key": sample.key,
+            "event_type": sample.event_type,
+            "became": sample.became,
+            "value": value,
+            "cut": sample.is_cut and value != MASK,
+            "why": why,
+            "masked": masked,
+        }
 
     def _masked(self, sample: Sample, value: str) -> str:
         """The value with its fields masked, where they are still in their places; otherwise nothing of it."""
@@ -151,9 +154,12 @@ def tap(
     flow = next((flow for flow in list(instance.flows) if flow.name == name), None) if instance else None
     if instance is None or flow is None:
         raise NotHere(f"{name} does not run in the instance that answers", received=name, hint=_elsewhere(desk, name))
+    there = [stage for stage in wanted if stage not in _STEPS or getattr(flow.spec, _STEPS[stage])]
+    if not there:
+        raise ConfigError(f"{name} has no such stage", received=", ".join(wanted), allowed="decode, act")
     source = flow.spec.source
     plain = not source.is_foreign and source.config.format in _AS_READ
-    opened = instance.taps.open(name, wanted, per_second, seconds)
+    opened = instance.taps.open(name, there, per_second, seconds)
     return Tapping(desk, opened, plain=plain, seconds=seconds, limit=limit)
 
 

@@ -10,7 +10,7 @@ from penstock.core.errors import ConfigError
 from penstock.service.access import ROLES, Actor, NotAllowed, NotFound, Role, allows, member_role, require_somewhere
 from penstock.service.audit import audited
 from penstock.service.operations.desk import Desk
-from penstock.service.operations.models import View
+from penstock.service.operations.models import Text, View
 from penstock.service.operations.users import known_id
 from penstock.service.passwords import SHOWN, TOKEN_PREFIX, digest, new_key
 from penstock.store import TokenRow
@@ -73,7 +73,7 @@ class NewToken(BaseModel):
     name: str = Field(min_length=1, max_length=100)
     role: Role
     """At most its maker's own."""
-    project: str | None = None
+    project: Text | None = None
     expires_in: Duration | None = Field(default=None, gt=0, le=10 * 366 * 86_400)
     """Such as `90d`; absent: until it is revoked."""
 

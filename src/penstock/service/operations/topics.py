@@ -20,7 +20,7 @@ from penstock.service.topics import Topics
 
 LONGEST_TAIL: Final = 300.0
 """Seconds: whoever wants more asks again."""
-MOST_TAILED: Final = 10_000
+MOST_TAILED: Final = 100_000
 _MOST_BYTES: Final = 100_000
 """Of a value that is shown in a list; its end is cut off."""
 
@@ -94,10 +94,10 @@ def browse(
 ) -> RecordPage:
     """A page: the `newest` records, or those from an offset, a time or `earliest` on; with `key`, only the ones whose
     key has this text in it."""
-    _readable(desk, actor, pipeline, topic)
+    require_readable(desk, actor, pipeline, topic)
     connection = desk.spec(pipeline).source.config.connection
     page = topic_browser.browse(connection, topic, partition=partition, start=start, key=key, limit=limit)
-    records = [_view(desk, record) for record in page.records]
+    records = [RecordView.model_validate(_data(desk, record)) for record in page.records]
     return RecordPage(records=records, looked_at=page.looked_at, complete=page.ended)
 
 
@@ -105,19 +105,19 @@ def decoder_report(
     desk: Desk, actor: Actor, pipeline: str, topic: str, *, partition: int, offset: int
 ) -> list[DecoderAttempt]:
     """What every decoder makes of one record, the pipeline's own first, and why each other one does not fit."""
-    _readable(desk, actor, pipeline, topic)
+    require_readable(desk, actor, pipeline, topic)
     spec = desk.spec(pipeline)
     page = topic_browser.browse(spec.source.config.connection, topic, partition=partition, start=str(offset), limit=1)
     record = next((each for each in page.records if each.offset() == offset), None)
     if record is None:
         raise NotFound(f"there is no record {topic}/{partition}@{offset}", received=offset)
-    hidden = desk.masking.applies(topic)
+    hidden, words = desk.masking.applies(topic), desk.masking.words(topic, record.value())
     return [
         DecoderAttempt(
             decoder=tried.decoder,
             configured=tried.configured,
             value=MASK if hidden and tried.value is not None else tried.value,
-            why=tried.why,
+            why=words(tried.why) if tried.why else None,
         )
         for tried in topic_browser.decoder_report(record, spec)
     ]
@@ -129,9 +129,9 @@ class Tail:
     def __init__(self, desk: Desk, following: TopicTail) -> None:
         self._desk, self._following = desk, following
 
-    def some(self) -> list[RecordView]:
-        """The next ones; none where none came for a moment."""
-        return [_view(self._desk, record) for record in self._following.some()]
+    def some(self) -> list[dict[str, Any]]:
+        """The next ones, as data; none where none came for a moment."""
+        return [_data(self._desk, record) for record in self._following.some()]
 
     @property
     def over(self) -> bool:
@@ -149,7 +149,7 @@ def tail(
         raise ConfigError(
             "a tail is bounded", allowed=f"up to {LONGEST_TAIL:g} seconds, {MOST_TAILED} records, the last 100"
         )
-    _readable(desk, actor, pipeline, topic)
+    require_readable(desk, actor, pipeline, topic)
     connection = desk.spec(pipeline).source.config.connection
     return Tail(desk, TopicTail(connection, topic, last=last, seconds=seconds, limit=limit))
 
@@ -162,7 +162,8 @@ def _topics(desk: Desk, actor: Actor, pipeline: str) -> Topics:
     return Topics(spec.source.config.connection)
 
 
-def _readable(desk: Desk, actor: Actor, pipeline: str, topic: str) -> None:
+def require_readable(desk: Desk, actor: Actor, pipeline: str, topic: str) -> None:
+    """Raise unless the actor may read the topic through the pipeline."""
     desk.pipeline(actor, "topics.view", pipeline)
     spec = desk.spec(pipeline)
     if spec.source.is_foreign:
@@ -171,27 +172,28 @@ def _readable(desk: Desk, actor: Actor, pipeline: str, topic: str) -> None:
         raise NotFound("the pipeline reads no such topic", received=topic)
 
 
-def _view(desk: Desk, record: RecordLike) -> RecordView:
+def _data(desk: Desk, record: RecordLike) -> dict[str, Any]:
+    """The fields of a `RecordView`, which nobody has to check: a thousand of them are streamed in a second."""
     kind, millis = record.timestamp()
     topic, value = record.topic(), record.value()
     shown = desk.masking.bytes(topic, value)
-    return RecordView(
-        topic=topic,
-        partition=record.partition(),
-        offset=record.offset(),
-        timestamp=millis if kind else None,
-        timestamp_type=TIMESTAMP_TYPES[kind],
-        key=_bytes(record.key()),
-        value=_bytes(shown),
-        headers=[HeaderView(name=name, value=_bytes(content)) for name, content in record.headers() or []],
-        size=len(value or b""),
-        masked=desk.masking.applies(topic),
-    )
+    return {
+        "topic": topic,
+        "partition": record.partition(),
+        "offset": record.offset(),
+        "timestamp": millis if kind else None,
+        "timestamp_type": TIMESTAMP_TYPES[kind],
+        "key": _bytes(record.key()),
+        "value": _bytes(shown),
+        "headers": [{"name": name, "value": _bytes(content)} for name, content in record.headers() or []],
+        "size": len(value or b""),
+        "masked": desk.masking.applies(topic),
+    }
 
 
-def _bytes(raw: bytes | None) -> Bytes | None:
-    data: Any = bytes_as_json(None if raw is None else _cut(raw))
-    return None if data is None else Bytes(**data)
+def _bytes(raw: bytes | None) -> dict[str, str | None] | None:
+    data = bytes_as_json(None if raw is None else _cut(raw))
+    return None if data is None else {"text": data.get("text"), "base64": data.get("base64")}
 
 
 def _cut(raw: bytes) -> bytes:

@@ -10,9 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from penstock.config.trigger_model import KafkaConfiguration
 from penstock.config.workflow import LimitsSpec
 from penstock.core.durations import Rate
-from penstock.service.operations.models import PartitionView, View
+from penstock.service.operations.models import PartitionView, Text, View
 from penstock.service.operations.offsets import MoveView
-from penstock.service.operations.scoping import Text
 
 
 def _plain(value: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError
+from penstock.kafka.reach import Address
 from penstock.service.access import Actor
 from penstock.service.connection_test import ConnectionReport, MessagePreview, preview_messages, try_connection
 from penstock.service.operations.desk import Desk
@@ -65,8 +66,8 @@ def _reachable(desk: Desk, actor: Actor, row: TriggerRow | None, workflow: Workf
     if "private" in limits.allowed:
         return None
     if actor.role == "admin" and row is not None:
-        hosts = [str(host) for host, _ in row.kafka_configuration.get("hosts") or ()]
-        return Outbound([*desk.settings.api.networks, *hosts])
+        saved = [Address(str(host), int(port)) for host, port in row.kafka_configuration.get("hosts") or ()]
+        return Outbound(desk.settings.api.networks, saved)
     return limits.outbound
 
 

@@ -13,6 +13,7 @@ from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError, PenstockError, Terminal
 from penstock.core.secrets import Secret
 from penstock.service.access import Actor, NotFound, Role, member_role, require
+from penstock.service.attempts import Attempts, user_key
 from penstock.service.audit import audited
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import View
@@ -156,12 +157,13 @@ def change_user(desk: Desk, actor: Actor, user_id: str, wanted: UserChange, revi
 
 def set_password(desk: Desk, actor: Actor, user_id: str, password: Secret, old: Secret | None = None) -> None:
     """One's own by giving the old one, or anybody's as an admin. Sessions end."""
+    user_id = known_id(user_id, "user")
     own = actor.kind == "person" and actor.user_id == user_id
     if not own:
         require(actor, "users.manage")
     row = _user(desk, user_id)
-    if own and row.has_password and not verify_password(row.password, old.reveal() if old else ""):
-        raise ConfigError("the old password is wrong")
+    if own and row.password is not None:
+        _require_password(desk, row.email, row.password, old)
     hashed = hash_password(password.reveal())
     with audited(desk.store, actor, "users.password", f"user/{row.email}"):
         desk.store.people.change(row.id, None, password=hashed)
@@ -189,6 +191,15 @@ def _user(desk: Desk, user_id: str) -> PersonRow:
     if row is None:
         raise NotFound("no such user", received=user_id)
     return row
+
+
+def _require_password(desk: Desk, email: str, known: str, given: Secret | None) -> None:
+    """As hard to guess for who found a session as it is for who logs in."""
+    attempts, key = Attempts(desk.store.failed_logins, desk.settings.http.attempts), user_key(email)
+    attempts.check(key)
+    if not verify_password(known, given.reveal() if given else ""):
+        attempts.failed(key)
+        raise ConfigError("the old password is wrong")
 
 
 def _known_projects(desk: Desk, projects: dict[str, Role]) -> None:

@@ -6,17 +6,16 @@ from typing import Final
 
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError
-from penstock.service.access import Actor, NotFound, Right
+from penstock.service.access import Actor, NotAllowed, NotFound, Right, allows
 from penstock.service.moments import moment
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.scoping import chosen_project
 from penstock.service.operations.work_order_models import WorkOrderChoice, WorkOrderQuery
 from penstock.service.work_order_filters import RECENT, find_workflow
-from penstock.store.work.history_model import FIELDS, WorkOrderFilter
+from penstock.store.work.history_model import FIELDS, SearchField, WorkOrderFilter
 from penstock.store.work.model import NotThere, ProjectRow
 
-_LAST: Final = 253_402_300_800_000
-"""Epoch milliseconds at the end of the year 9999."""
+_TELLING: Final[frozenset[SearchField]] = frozenset({"body", "log"})
 Period = tuple[int | None, int | None]
 
 
@@ -42,8 +41,23 @@ def filter_of(desk: Desk, actor: Actor, right: Right, query: WorkOrderQuery) -> 
         active_before=active[1],
         ids=tuple(dict.fromkeys(query.ids)),
         term=query.search,
-        fields=frozenset(query.within) or FIELDS,
+        fields=_fields(desk, actor, project, query),
     )
+
+
+def _fields(desk: Desk, actor: Actor, project: ProjectRow | None, query: WorkOrderQuery) -> frozenset[SearchField]:
+    """Where to search; finding words in inputs and log lines would tell what rules mask in them."""
+    asked = frozenset(query.within)
+    if not desk.settings.masking.rules or allows(actor, "events.reveal", project.id if project else None):
+        return asked or FIELDS
+    if asked & _TELLING:
+        raise NotAllowed(
+            "a search in inputs and logs would tell what rules mask",
+            received=sorted(asked & _TELLING),
+            allowed=sorted(FIELDS - _TELLING),
+            hint="search for ids and names, or ask an admin",
+        )
+    return asked or FIELDS - _TELLING
 
 
 def chosen(desk: Desk, actor: Actor, right: Right, choice: WorkOrderChoice) -> WorkOrderFilter:
@@ -60,20 +74,10 @@ def chosen(desk: Desk, actor: Actor, right: Right, choice: WorkOrderChoice) -> W
 
 def period(name: str, after: str | None, before: str | None) -> Period:
     """Epoch microseconds of both ends."""
-    begin, end = _millis(f"{name}_after", after), _millis(f"{name}_before", before)
+    begin, end = moment(f"{name}_after", after), moment(f"{name}_before", before)
     if begin is not None and end is not None and begin >= end:
         raise ConfigError(f"{name}_after is not before {name}_before", received=f"{after} and {before}")
     return None if begin is None else begin * 1_000, None if end is None else end * 1_000
-
-
-def _millis(name: str, text: str | None) -> int | None:
-    try:
-        at = moment(name, text)
-    except OverflowError:
-        at = -1
-    if at is not None and not 0 <= at < _LAST:
-        raise ConfigError(f"{name}: a time between 1970 and the year 9999 is wanted", received=text)
-    return at
 
 
 def _workflow(desk: Desk, named: str | None, project: ProjectRow | None) -> str | None:

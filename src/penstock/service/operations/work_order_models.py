@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from penstock.service.operations.models import View
-from penstock.service.operations.scoping import Text
+from penstock.service.operations.models import Text, View
 from penstock.store.work.history_model import Order as WorkOrderOrder
 from penstock.store.work.history_model import SearchField
 from penstock.store.work.states import RunState, WorkOrderState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from penstock.service.masking import Masking
+from penstock.service.masking import Masking, Words
 from penstock.service.operations.work_order_models import (
     DataclipView,
     LogView,
@@ -43,7 +43,7 @@ def detail_of(found: rows.WorkOrderDetail, names: Names, masking: Masking) -> Wo
     hiding = Hiding.of(found, masking)
     return WorkOrderDetail(
         **_base(found.row, names),
-        runs=[run_detail_of(detail) for detail in found.runs],
+        runs=[run_detail_of(detail, hiding) for detail in found.runs],
         dataclips={clip: hiding.view(row) for clip, row in found.dataclips.items()},
     )
 
@@ -52,17 +52,17 @@ def run_of(run: rows.RunRow) -> RunItem:
     return RunItem(**_run(run))
 
 
-def run_detail_of(detail: rows.RunDetail) -> RunDetail:
+def run_detail_of(detail: rows.RunDetail, hiding: Hiding) -> RunDetail:
     return RunDetail(
         **_run(detail.run),
         steps=[StepView(**_only(StepView, step_as_dict(step))) for step in detail.steps],
-        logs=logs_of(detail.logs),
+        logs=logs_of(detail.logs, hiding.words),
         has_more_logs=detail.has_more_logs,
     )
 
 
-def logs_of(lines: Iterable[rows.LogRow]) -> list[LogView]:
-    return [LogView(**_only(LogView, log_as_dict(line))) for line in lines]
+def logs_of(lines: Iterable[rows.LogRow], words: Words) -> list[LogView]:
+    return [LogView(**_only(LogView, log_as_dict(line)) | {"message": words(line.message)}) for line in lines]
 
 
 def job_of(job: BulkJobRow) -> WorkOrderJob:
@@ -77,18 +77,20 @@ def job_of(job: BulkJobRow) -> WorkOrderJob:
 
 
 class Hiding:
-    """Dataclips of one work order, as rules for the topic of its message let them be seen.
+    """Dataclips and log lines of one work order, as rules for the topic of its message let them be seen.
 
     What steps made of a message may hold the same fields, at the top of their state or below `data`."""
 
-    def __init__(self, topic: str | None, masking: Masking) -> None:
+    def __init__(self, topic: str | None, body: str | None, masking: Masking) -> None:
         self._topic = topic if topic is not None and masking.applies(topic) else None
         self._masking = masking
+        # Of a message that was not kept nobody knows what to look for in texts about it.
+        self.words: Words = masking.words(topic, (body or "").encode()) if topic is not None else lambda text: text
 
     @classmethod
     def of(cls, found: rows.WorkOrderDetail, masking: Masking) -> Hiding:
         clip = found.dataclips.get(found.row.dataclip_id or "")
-        return cls(clip.topic if clip else None, masking)
+        return cls(clip.topic, clip.body, masking) if clip else cls(None, None, masking)
 
     def view(self, clip: rows.DataclipRow, *, whole: bool = False) -> DataclipView:
         cut = not whole and len(clip.body or "") > _SHOWN
@@ -102,8 +104,16 @@ class Hiding:
     def _hidden(self, topic: str, body: Any) -> Any:
         body = self._masking.value(topic, body)
         if isinstance(body, dict) and "data" in body:
-            return body | {"data": self._masking.value(topic, body["data"])}
-        return body
+            body = body | {"data": self._masking.value(topic, body["data"])}
+        return self._scrubbed(body)
+
+    def _scrubbed(self, body: Any) -> Any:
+        """What steps wrote elsewhere, their errors for instance."""
+        if isinstance(body, dict):
+            return {key: self._scrubbed(item) for key, item in body.items()}
+        if isinstance(body, list):
+            return [self._scrubbed(item) for item in body]
+        return self.words(body) if isinstance(body, str) else body
 
 
 def _base(row: rows.WorkOrderRow, names: Names) -> dict[str, Any]:
@@ -126,7 +136,7 @@ def _words(job: BulkJobRow, which: dict[str, Any]) -> str:
     for name, value in given.items():
         if name.endswith(("_after", "_before")):
             told.append(f"{name}={format_micros(value)}")
-        elif isinstance(value, list):
+        elif isinstance(value, (list, tuple)):
             told.append(f"{name}={', '.join(map(str, value[:10]))}{' …' if len(value) > 10 else ''}")
         else:
             told.append(f"{name}={value}")

@@ -196,6 +196,8 @@ def _planned(
     desk: Desk, actor: Actor, kind: Kind, choice: WorkOrderChoice, step: str | None
 ) -> tuple[rows.WorkOrderFilter, int]:
     which = chosen(desk, actor, "work_orders.operate", choice)
+    if step is not None and which.workflow_id is None:
+        raise ConfigError("a step is of one workflow", received=step, hint="say which with `workflow` in the filter")
     try:
         if step is not None:
             bulk_jobs.check_step(desk.store, which.workflow_id, step)

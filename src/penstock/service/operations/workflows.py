@@ -10,6 +10,7 @@ import orjson
 from penstock.config.schema import WORKFLOW_SCHEMA_FILE
 from penstock.config.secret_values import shown
 from penstock.core.clock import format_time
+from penstock.core.errors import ConfigError
 from penstock.service.access import Actor, NotFound, allows, require_somewhere
 from penstock.service.audit import audited
 from penstock.service.operations.desk import Desk
@@ -79,6 +80,8 @@ def run(
 ) -> StartedView:
     """Make a work order by hand, with this input (a JSON object) or one that is kept; an instance runs it at once."""
     row = workflow_of(desk, actor, "workflows.operate", workflow)
+    if dataclip is not None and (body is not None or name is not None):
+        raise ConfigError("an input or one that is kept is wanted, not both", allowed=["input and name", "dataclip"])
     data = {"step": step, "name": name, "dataclip": dataclip}
     subject = f"workflow/{row.id}"
     with audited(desk.store, actor, "workflows.run", subject, project=row.project_id, data=data) as change:

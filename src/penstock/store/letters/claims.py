@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from penstock.core.dead_letter import Failure
 from penstock.store.database import Database
 from penstock.store.letters import rows, search
-from penstock.store.letters.conditions import among, conditions
+from penstock.store.letters.conditions import among
 from penstock.store.letters.listing import Listing
 from penstock.store.letters.model import (
     ClaimedLetter,
@@ -43,6 +43,13 @@ _p = dead_letter_payloads.c
 _RECORDS: Final = sa.select(
     *(_c.id, *_PLACE, _c.topic, _c.timestamp, _c.timestamp_type, _p.key, _p.value, _p.value_file, _p.headers)
 ).join(dead_letter_payloads)
+
+
+class DiscardedPage(NamedTuple):
+    """How many letters were closed at once, and the last id that was looked at."""
+
+    letters: int
+    last_id: int
 
 
 class _FailedReplay(NamedTuple):
@@ -128,20 +135,22 @@ class Claims(Listing):
         stale = self._database.now(connection) - int(lease * 1000)
         if after is None:
             self._refuse_claim(connection, which, stale)
-        wanted = [*conditions(self._database, _any_status(which)), _claimable(_statuses(which), stale)]
-        ids = self.next_ids(connection, wanted, after=after, limit=limit, lock=not self._database.is_sqlite)
-        self._set_claims(connection, ids, by)
-        return ids
+        free = _claimable(_statuses(which), stale)
+        while ids := self.next_ids(connection, _any_status(which), free, after=after, limit=limit):
+            # None is left where somebody has closed all of them meanwhile; that is not the end of the list.
+            if taken := self._set_claims(connection, ids, free, by):
+                return taken
+        return []
 
     def claimable(self, which: Which, *, lease: float = LEASE_SECONDS) -> list[LetterCount]:
         """What `claim` would take, by pipeline, topic and partition; refuses what it refuses."""
         with self._database.read() as connection:
             stale = self._database.now(connection) - int(lease * 1000)
             self._refuse_claim(connection, which, stale)
-            wanted = [*conditions(self._database, _any_status(which)), _claimable(_statuses(which), stale)]
             place = (_c.pipeline, _c.topic, _c.partition)
-            query = sa.select(*place, sa.func.count()).where(*wanted).group_by(*place).order_by(*place)
-            return [LetterCount(*row) for row in connection.execute(query)]
+            query = sa.select(*place, sa.func.count().label("letters")).where(_claimable(_statuses(which), stale))
+            counted = self.counted(connection, query.group_by(*place).order_by(*place), _any_status(which))
+            return [LetterCount(**row._asdict()) for row in counted]
 
     def renew(self, by: str) -> int:
         """Say that the replay lives; how many letters it holds."""
@@ -204,29 +213,33 @@ class Claims(Listing):
     def discard(self, which: Which, *, by: str, reason: str = "", progress: Callable[[int], None] | None = None) -> int:
         """Close letters without a replay; how many. A filter takes the new and the parked ones; ids that cannot be
         discarded are refused before any is."""
-        self._refuse_discard(which)
-        wanted = [*conditions(self._database, which), _c.status.in_(_DISCARDABLE)]
+        self.refuse_discard(which)
         done, after = 0, 0
-        while True:
-            query = sa.select(_c.id).where(*wanted, _c.id > after).order_by(_c.id).limit(_BATCH)
-            with self._database.read() as connection:
-                ids = list(connection.scalars(query))
-            if not ids:
-                return done
-            after = ids[-1]
-            values = {"status": "discarded"}
-            may = _c.status.in_(_DISCARDABLE)
-            done += len(self._change(ids, may, values, kind="discarded", text=reason, by=by, data=None))
+        while page := self.discard_page(which, by=by, reason=reason, after=after):
+            done, after = done + page.letters, page.last_id
             if progress:
                 progress(done)
+        return done
+
+    def discard_page(self, which: Which, *, by: str, reason: str, after: int = 0) -> DiscardedPage | None:
+        """The next of them, behind the letter with the id `after`; None: there are no more."""
+        may = _c.status.in_(_DISCARDABLE)
+        query = sa.select(_c.id).where(may, _c.id > after).order_by(_c.id).limit(_BATCH)
+        with self._database.read() as connection:
+            ids = [row.id for row in self.first(connection, query, which)]
+        if not ids:
+            return None
+        closed = self._change(ids, may, {"status": "discarded"}, kind="discarded", text=reason, by=by, data=None)
+        return DiscardedPage(len(closed), ids[-1])
 
     def discardable(self, which: Which) -> dict[DeadLetterStatus, int]:
         """How many letters a discard would close, by the status they have."""
-        self._refuse_discard(which)
+        self.refuse_discard(which)
         found = self.counts_by_status(which)
         return {status: found[status] for status in _DISCARDABLE if status in found}
 
-    def _refuse_discard(self, which: Which) -> None:
+    def refuse_discard(self, which: Which) -> None:
+        """Raise unless all of them may be discarded."""
         if not isinstance(which, DeadLetterFilter):
             with self._database.read() as connection:
                 self._refuse(connection, which, _c.status.in_(_DISCARDABLE), "cannot be discarded")
@@ -235,13 +248,15 @@ class Claims(Listing):
                 f"{which.status} letters cannot be discarded", received=which.status, allowed=list(_DISCARDABLE)
             )
 
-    def _set_claims(self, connection: sa.Connection, ids: list[int], by: str) -> None:
-        if not ids:
-            return
+    def _set_claims(
+        self, connection: sa.Connection, ids: list[int], free: sa.ColumnElement[bool], by: str
+    ) -> list[int]:
+        """Those that nobody has changed since they were found."""
         now = self._database.now(connection)
         before = sa.case((_c.status == "replaying", _c.claimed_from), else_=_c.status)
         values = {"status": "replaying", "claimed_by": by, "claimed_at": now, "claimed_from": before, "changed_at": now}
-        connection.execute(sa.update(dead_letters).where(among(self._database, _c.id, ids)).values(values))
+        update = sa.update(dead_letters).where(among(self._database, _c.id, ids), free).values(values)
+        return list(connection.scalars(update.returning(_c.id)))
 
     def _change(
         self,

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from penstock.core.dead_letter import Stage
 from penstock.store.database import Database
-from penstock.store.letters import finding
-from penstock.store.letters.conditions import among, conditions, is_answered_by_one_index
+from penstock.store.letters import walking
+from penstock.store.letters.conditions import among
+from penstock.store.letters.finding import Wanted
 from penstock.store.letters.model import DeadLetterFilter
 from penstock.store.tables import dead_letters
 
 COUNTED: Final = 10_000
 """Newest letters that are counted: enough to see what goes wrong now, and read in a tenth of a second."""
-_ENOUGH: Final = 1_000
+_ENOUGH: Final = 500
 """Letters among the newest that tell how the others spread: to find all that have a frequent text takes seconds."""
 _GROUPS: Final = 50
 _BY: Final = ("status", "stage", "pipeline", "topic")
@@ -62,10 +63,10 @@ class Facets:
     """Most letters first."""
 
 
-def facets(database: Database, which: DeadLetterFilter) -> Facets:
+def facets(database: Database, which: DeadLetterFilter, seconds: float) -> Facets:
     """Count the newest letters that the filter leaves."""
     with database.read() as connection:
-        found, complete = _counted(database, connection, which)
+        found, complete = _counted(database, connection, which, seconds)
         counts: dict[str, Counter[str]] = {name: Counter() for name in _BY}
         shared: Counter[str] = Counter()
         last: dict[str, int] = {}
@@ -83,26 +84,19 @@ def facets(database: Database, which: DeadLetterFilter) -> Facets:
     )
 
 
-def _counted(database: Database, connection: sa.Connection, which: DeadLetterFilter) -> tuple[list[_Kind], bool]:
+def _counted(
+    database: Database, connection: sa.Connection, which: DeadLetterFilter, seconds: float
+) -> tuple[list[_Kind], bool]:
     """Letters by all that is counted, and whether these are all there are."""
-    if not (database.is_sqlite or is_answered_by_one_index(which)):
-        looked = sa.select(sa.func.count()).select_from(finding.recent(which, None, COUNTED).subquery("recent"))
-        found = _grouped(connection, finding.among_recent(database, _COLUMNS, which, None, looked=COUNTED))
-        complete = (connection.scalar(looked) or 0) < COUNTED
-        if complete or _letters(found) >= _ENOUGH:
-            return found, complete
-        newest = finding.beyond_recent(database, connection, _COLUMNS, which, None, limit=COUNTED)
-    else:
-        newest = sa.select(*_COLUMNS).where(*conditions(database, which)).order_by(*finding.NEWEST_FIRST).limit(COUNTED)
-    found = _grouped(connection, newest)
-    return found, _letters(found) < COUNTED
-
-
-def _grouped(connection: sa.Connection, letters: sa.Select[Any]) -> list[_Kind]:
-    n = letters.subquery("newest").c
-    kinds = [*(n[name] for name in _BY), n.fingerprint]
-    query = sa.select(*kinds, sa.func.count(), sa.func.max(n.id)).group_by(*kinds)
-    return [_Kind(tuple(row[: len(_BY)]), *row[len(_BY) :]) for row in connection.execute(query)]
+    wanted = Wanted(columns=_COLUMNS, which=which, limit=COUNTED)
+    newest_first = walking.found(database, connection, wanted, enough=_ENOUGH, recent=COUNTED, seconds=seconds)
+    counted = newest_first.rows[:COUNTED]
+    kinds = Counter(row[: len(_BY) + 1] for row in counted)
+    newest: dict[tuple[str, ...], int] = {}
+    for row in counted:
+        newest.setdefault(row[: len(_BY) + 1], row.id)
+    found = [_Kind(kind[:-1], kind[-1], many, newest[kind]) for kind, many in kinds.items()]
+    return found, newest_first.complete
 
 
 def _letters(kinds: list[_Kind]) -> int:

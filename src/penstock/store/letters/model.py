@@ -25,10 +25,16 @@ class LetterRefused(ConfigError):
 
 
 class DeadLetterCursor(NamedTuple):
-    """Where a list goes on: the last row seen."""
+    """Where a list goes on: behind the last row seen, or looked at."""
 
     last_failed_at: int
     id: int
+    walks: bool = False
+    """The index of texts has been of no use: it need not be asked again."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.last_failed_at, self.id
 
 
 class LetterPlace(NamedTuple):
@@ -62,6 +68,8 @@ class DeadLetterFilter:
     """Which letters; what is None does not matter."""
 
     pipeline: str | None = None
+    pipelines: tuple[str, ...] | None = None
+    """Only letters of these."""
     topic: str | None = None
     partition: int | None = None
     stage: Stage | None = None
@@ -144,3 +152,11 @@ class StoredDeadLetter:
         """Given as `after`, goes on behind this letter."""
         letter = self.letter
         return LetterPlace(letter.pipeline, letter.topic_id, letter.partition, letter.offset)
+
+
+class LetterPage(NamedTuple):
+    """A part of a list."""
+
+    rows: list[DeadLetterRow]
+    next: DeadLetterCursor | None
+    """Where the list goes on; None: that was all."""

@@ -3,7 +3,7 @@
 PostgreSQL finds a piece of text within other text by an index only with an extension that not every server has, so the
 store keeps an index of its own: the runs of three bytes that a letter's text is made of, as numbers. Who looks for a
 text asks for all its numbers at once and then looks at the few texts that have them. A number has each byte's kind in a
-place of its own, so that a text of one or two bytes stands for all runs that begin with it.
+place of its own, so that a text of two bytes stands for all runs that begin with it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def asked(text: str) -> Asked:
     and the texts found are compared as a whole."""
     kinds = text.encode().translate(_KIND_OF)
     if len(kinds) < _RUN:
-        return Asked([], _beginning(kinds) if kinds else [])
+        # One byte begins so many runs that asking for all of them takes far longer than looking at every text.
+        return Asked([], _beginning(kinds) if len(kinds) > 1 else [])
     places = range(len(kinds) - _RUN + 1)
     step = max(1, -(-len(places) // _ASKED))
     return Asked([number for at in places[::step] for number in _runs(kinds[at : at + _RUN])], [])

@@ -9,23 +9,23 @@ import sqlalchemy as sa
 
 from penstock.core.ids import new_id
 from penstock.store.database import Database
+from penstock.store.jobs import JobRows
 from penstock.store.work.model import BulkJobRow
 from penstock.store.workflow_tables import bulk_jobs
 
 OPEN: Final = ("waiting", "running")
 """States of jobs that someone works on, or should."""
 
+_STAMPED: Final = ("heartbeat_at", "updated_at")
+
 _c = bulk_jobs.c
 
-# Within the class, `list` is a method.
-Jobs = list[BulkJobRow]
 
-
-class BulkJobs:
+class BulkJobs(JobRows[BulkJobRow]):
     """The repository of bulk jobs."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database, bulk_jobs, BulkJobRow, database.micros)
 
     def add(
         self, kind: str, request: dict[str, Any], *, total: int, asked_by: str | None = None, state: str = "waiting"
@@ -37,17 +37,6 @@ class BulkJobs:
             row = replace(given, inserted_at=now, updated_at=now)
             connection.execute(sa.insert(bulk_jobs), asdict(row))
         return row
-
-    def get(self, job_id: str) -> BulkJobRow | None:
-        with self._database.read() as connection:
-            found = connection.execute(sa.select(bulk_jobs).where(_c.id == job_id)).mappings().one_or_none()
-        return BulkJobRow(**found) if found else None
-
-    def list(self, limit: int = 100) -> Jobs:
-        """Newest first."""
-        with self._database.read() as connection:
-            found = connection.execute(sa.select(bulk_jobs).order_by(_c.id.desc()).limit(limit))
-            return [BulkJobRow(**row) for row in found.mappings()]
 
     def claim(self, worker: str, *, stale_after: float) -> BulkJobRow | None:
         """The oldest open job that nobody works on, or whose worker was not heard of for so many seconds."""
@@ -69,25 +58,18 @@ class BulkJobs:
     def advance(self, job_id: str, worker: str, *, done: int, skipped: int, position: str | None) -> bool:
         """Note how far the worker has come; False where the job is no longer its own, or was stopped."""
         values = {"done": done, "skipped": skipped, "position": position}
-        return self._change(job_id, (_c.claimed_by == worker) & (_c.state == "running"), values)
+        return self._change(job_id, (_c.claimed_by == worker) & (_c.state == "running"), values, *_STAMPED)
 
     def finish(self, job_id: str, worker: str, state: str = "done") -> bool:
         """End the job; False as above."""
         mine = (_c.claimed_by == worker) & (_c.state == "running")
-        return self._change(job_id, mine, {"state": state, "claimed_by": None})
+        return self._change(job_id, mine, {"state": state, "claimed_by": None}, *_STAMPED)
 
     def release(self, job_id: str, worker: str) -> bool:
         """Leave the job to whoever comes next; False as above."""
         mine = (_c.claimed_by == worker) & (_c.state == "running")
-        return self._change(job_id, mine, {"state": "waiting", "claimed_by": None})
+        return self._change(job_id, mine, {"state": "waiting", "claimed_by": None}, *_STAMPED)
 
     def stop(self, job_id: str) -> bool:
         """End a job that is open, whoever works on it."""
-        return self._change(job_id, _c.state.in_(OPEN), {"state": "stopped", "claimed_by": None})
-
-    def _change(self, job_id: str, condition: sa.ColumnElement[bool], values: dict[str, Any]) -> bool:
-        with self._database.write() as connection:
-            now = self._database.micros(connection)
-            statement = sa.update(bulk_jobs).where(_c.id == job_id, condition)
-            changed = connection.execute(statement.values(heartbeat_at=now, updated_at=now, **values))
-            return bool(changed.rowcount)
+        return self._change(job_id, _c.state.in_(OPEN), {"state": "stopped", "claimed_by": None}, *_STAMPED)

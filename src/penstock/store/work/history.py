@@ -216,6 +216,11 @@ class History:
         more: Sequence[sa.ColumnElement[bool]] = (),
     ) -> Ids:
         found = self._search.found((which.term or "").strip(), which.fields, _owners(which))
+        if found is not None:
+            # Known to the rows of the search as well: what has the words at other times need not be put in order.
+            ends = [end for end in (which.received_before, which.active_before) if end is not None]
+            narrow = replace(which, received_before=min(ends, default=None))
+            found = found.where(*pages.received_conditions(narrow, work_search.c.work_order_id))
         by_name = sa.select(_c.id.label("work_order_id")).where(pages.among_ids(self._database, _c.id, named))
         wanted: Any = by_name if found is None else sa.union(found, by_name) if named else found.distinct()
         behind = pages.behind(order, after, oldest_first=oldest_first)

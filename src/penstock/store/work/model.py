@@ -87,6 +87,7 @@ class TriggerChange(NamedTuple):
     revision: int
     enabled: bool
     workflow_id: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

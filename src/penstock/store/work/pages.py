@@ -31,12 +31,13 @@ def has_malformed_ids(which: WorkOrderFilter) -> bool:
     )
 
 
-def received_conditions(which: WorkOrderFilter) -> list[Condition]:
+def received_conditions(which: WorkOrderFilter, column: sa.ColumnElement[Any] = _c.id) -> list[Condition]:
+    """On the ids of work orders, which tell the time."""
     found: list[Condition] = []
     if which.received_after is not None:
-        found.append(_c.id >= first_id(which.received_after))
+        found.append(column >= first_id(which.received_after))
     if which.received_before is not None:
-        found.append(_c.id < first_id(which.received_before))
+        found.append(column < first_id(which.received_before))
     return found
 
 

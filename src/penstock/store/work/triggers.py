@@ -37,7 +37,7 @@ class Triggers:
 
     def changes(self) -> Changes:
         """Every live Kafka trigger, as little of it as shows whether something must be done."""
-        query = sa.select(_c.id, _c.revision, _c.enabled, _c.workflow_id).where(
+        query = sa.select(_c.id, _c.revision, _c.enabled, _c.workflow_id, _c.name).where(
             _c.type == "kafka", _c.deleted_at.is_(None)
         )
         with self._database.read() as connection:

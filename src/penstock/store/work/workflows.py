@@ -36,12 +36,14 @@ class Workflows:
         triggers_given: Sequence[TriggerRow] = (),
         *,
         delete_others: bool = True,
+        without: str | None = None,
         expected: int | None = None,
     ) -> WorkflowRow:
         """Make the workflow and its triggers what is given, in one transaction.
 
-        Those that are there by name keep their ids; `delete_others`: triggers that are not given go. A trigger's
-        `workflow_id` is filled in. `Changed` where the workflow was not saved last at the `expected` time."""
+        Those that are there by name keep their ids; `delete_others`: triggers that are not given go, else only the one
+        with the id `without`. A trigger's `workflow_id` is filled in. `Changed` where the workflow was not saved last
+        at the `expected` time."""
         with self._database.write() as connection:
             _turn(connection, workflow.project_id)
             found = _one(connection, _c.id == workflow.id) if expected is not None else None
@@ -52,9 +54,8 @@ class Workflows:
             snapshot_id = self._snapshot(connection, workflow_id, definition, version, now)
             connection.execute(sa.update(workflows).where(_c.id == workflow_id).values(snapshot_id=snapshot_id))
             kept = [save_trigger(connection, trigger, workflow_id, now) for trigger in triggers_given]
-            if delete_others:
-                mine = (triggers.c.workflow_id == workflow_id) & triggers.c.id.not_in(kept)
-                delete_triggers(connection, mine, now)
+            gone = triggers.c.id.not_in(kept) if delete_others else triggers.c.id == without
+            delete_triggers(connection, (triggers.c.workflow_id == workflow_id) & gone, now)
             found = _one(connection, _c.id == workflow_id)
             assert found is not None  # noqa: S101 - it was just written
             return found
