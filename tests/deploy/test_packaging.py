@@ -19,7 +19,9 @@ from referencing.jsonschema import DRAFT4
 from ruamel.yaml import YAML
 
 from penstock.config.loading import load
+from penstock.config.secret_values import known_cipher
 from penstock.config.settings import Settings
+from penstock.core.errors import ConfigError
 from tests.deploy.schemas import compose_schema, kubernetes_schema
 from tests.docs.snippets import ROOT
 
@@ -71,7 +73,8 @@ def test_an_image_has_no_root_and_listens_where_penstock_does() -> None:
     variables = dict(re.findall(r"(\w+)=(\S+)", said(final, "ENV")[0]))
     home = settings({name: value for name, value in variables.items() if name.startswith("PENSTOCK_")}).home
     assert said(final, "VOLUME") == [str(home)]
-    assert f":{Settings().http.port}/health/live" in said(final, "HEALTHCHECK")[0]
+    [probe] = said(final, "HEALTHCHECK")
+    assert f"os.environ.get('PENSTOCK_HTTP_PORT', '{Settings().http.port}') + '/health/live'" in probe
     for source in said(build, "COPY") + [copy for copy in said(final, "COPY") if not copy.startswith("--from")]:
         assert all((ROOT / name).exists() for name in source.split()[:-1]), source
 
@@ -175,6 +178,8 @@ def test_compose_is_whole(composed: dict[str, Any]) -> None:
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
             assert (DEPLOY / source).is_dir() if source.startswith(".") else source in composed["volumes"]
+    [kept] = services["kafka"]["volumes"]
+    assert kept.split(":")[1] == services["kafka"]["environment"]["KAFKA_LOG_DIRS"], "records outlive the container"
     assert services["penstock"]["ports"] == ["127.0.0.1:8642:8642"], "to this machine only"
     assert float(services["penstock"]["stop_grace_period"].rstrip("s")) > STOP_TIMEOUT
 
@@ -237,6 +242,7 @@ def test_the_manifests_fit_together() -> None:
     assert set(mounts) == {volume["name"] for volume in spec["volumes"]}
     assert spec["terminationGracePeriodSeconds"] > STOP_TIMEOUT
     assert spec["securityContext"]["runAsUser"] == 10001
+    assert spec["enableServiceLinks"] is False
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["path"] in ("/health/live", "/health/ready")
 
@@ -247,6 +253,9 @@ def test_the_pods_environment_and_pipelines_are_understood(tmp_path: Path) -> No
     mine = settings({name: value for name, value in environ.items() if name.startswith("PENSTOCK_")})
     assert (mine.http.auth, mine.http.port) == ("local", container["ports"][0]["containerPort"])
     assert not mine.store_url.startswith("sqlite"), "two instances need a common store"
+    with pytest.raises(ConfigError, match="is no key"):
+        # They need a common key, too, for their homes do not last; and none that everybody knows.
+        known_cipher(tmp_path, environ)
     for name, text in manifest("ConfigMap")["data"].items():
         (tmp_path / name).write_text(text)
     loaded = load([tmp_path], environ)

@@ -72,6 +72,9 @@ def test_changes_of_files_are_taken_up(tmp_path: Path) -> None:
             until(lambda: folder.numbers("one") == [1, 2, 30], 60, lambda: running.log)
             until(lambda: folder.numbers("two") == [1, 2, 3, 30], 60, lambda: running.log)
             assert running.log.count("pipeline has changed and was restarted") == 1
+            until(lambda: running.metric("penstock_read_total", pipeline="one") == 4, 30, "counts go on over a restart")
+            assert running.metric("penstock_lag", pipeline="one") == 0
+            assert running.metric("penstock_pipeline_state", pipeline="one") == 1
 
             folder.put("two", spoilt=True)
             until(lambda: "acton" in views(running)["two"].get("reason", ""), 60, lambda: running.log)

@@ -142,7 +142,7 @@ def test_events_are_written_again_only_where_that_is_said(
 
     spec = engine.spec(document)
     back = Target("offset", 15)
-    with pytest.raises(ConfigError, match="--reapply sets the cursor too"):
+    with pytest.raises(ConfigError, match="sets the cursor too"):
         reset_offsets(None, cluster_of(spec), spec, back)
     assert kafka.offsets(name) == {(orders, 0): 20}
     reset_offsets(None, cluster_of(spec), spec, back, reapply=True)

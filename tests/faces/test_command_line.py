@@ -24,6 +24,7 @@ COMMANDS = [
     *("pipelines rate-limit", "offsets show", "offsets reset", "db current", "db upgrade"),
     *("db create-staging", "wherehows sample", "wherehows dry-run", "wherehows ddl", "wherehows merge"),
     *("replay", "dead-letters replay", "dead-letters discard", "dead-letters export", "dead-letters import"),
+    *("secrets list", "secrets set", "secrets delete"),
     *("topics list", "topics create", "topics produce", "topics tail", "dead-letters list", "dead-letters show"),
     *("users list", "users create", "users change", "users password", "users delete"),
     *("tokens list", "tokens create", "tokens revoke"),

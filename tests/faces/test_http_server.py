@@ -13,7 +13,7 @@ from penstock.api.server import HttpServer, PortTakenError
 from penstock.core.errors import ConfigError
 from penstock.core.metrics import Metrics
 from penstock.core.status import State
-from penstock.service.health import STARTING, Health, health_of
+from penstock.service.health import STARTING, Health, health_of, instance_health
 
 
 @dataclass
@@ -21,6 +21,19 @@ class View:
     name: str
     state: State
     reason: str | None = None
+
+
+class Stopped:
+    """An instance whose one pipeline has been stopped."""
+
+    def snapshot(self) -> list[View]:
+        return [View("orders", "stopped")]
+
+    def troubles(self) -> list[str]:
+        return []
+
+    def failed_everywhere(self) -> set[str]:
+        return set()
 
 
 @pytest.fixture
@@ -59,9 +72,27 @@ def test_live_even_while_starting() -> None:
         assert httpx.get(f"{address}/health/live").json() == {"live": True}
         ready = httpx.get(f"{address}/health/ready")
         assert ready.status_code == 503
-        assert ready.json() == {"ready": False, "reason": "starting", "pipelines": []}
+        why = {"reason": "starting", "reasons": ["the instance is starting"]}
+        assert ready.json() == {"ready": False, **why, "pipelines": []}
     finally:
         server.stop()
+
+
+def test_an_instance_that_stops_is_not_ready_although_its_pipelines_are_as_wanted() -> None:
+    health = instance_health(Stopped(), stopping=True)
+    assert (health.ready, health.reason) == (False, "stopping")
+    assert health.reasons == ["the instance is stopping"]
+    assert instance_health(Stopped()).ready, "somebody stopped the pipeline, and nothing else"
+
+
+def test_a_load_balancer_may_ask_for_the_status_alone() -> None:
+    server = serve(STARTING, port=0)
+    address = server.start()
+    try:
+        codes = [httpx.head(f"{address}/{path}").status_code for path in ("metrics", "health/live", "health/ready")]
+    finally:
+        server.stop()
+    assert codes == [200, 200, 503]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +112,24 @@ def test_ready_names_the_pipeline_that_is_not(state: State, status: int) -> None
     assert body["pipelines"][1] == {"pipeline": "other", "state": state, "ready": ready, "reason": "because"}
     assert ready or "other" in body["reason"]
     assert body.get("reasons") == (None if ready else [f"other is {state}: because"])
+
+
+def test_a_pipeline_that_has_failed_on_all_instances_is_told_of_and_holds_no_rollout_back() -> None:
+    views = [View("good", "running"), View("thrown", "failed", "bad event"), View("here", "failed", "no plug-in")]
+    health = health_of(views[:2], failed_everywhere={"thrown"})
+    assert health.as_dict() == {
+        "ready": True,
+        "reasons": ["thrown is failed: bad event"],
+        "pipelines": [
+            {"pipeline": "good", "state": "running", "ready": True},
+            {"pipeline": "thrown", "state": "failed", "ready": False, "reason": "bad event"},
+        ],
+    }
+    both = health_of(views, failed_everywhere={"thrown"})
+    assert (both.ready, both.reason) == (False, "not ready: here"), "the instance before may still run it"
+    assert both.reasons == ["thrown is failed: bad event", "here is failed: no plug-in"]
+    waits = health_of([View("thrown", "waiting", "broker away")], failed_everywhere={"thrown"})
+    assert not waits.ready, "it was resumed, and an outage is an outage"
 
 
 def test_what_all_pipelines_need_is_a_reason_too() -> None:

@@ -26,11 +26,12 @@ def restored() -> Iterator[None]:
 def test_json_lines_carry_what_is_bound() -> None:
     stream = io.StringIO()
     configure_logs(format="json", stream=stream)
-    structlog.get_logger("penstock.engine").info("window done", pipeline="orders", partition=3)
+    structlog.get_logger("penstock.engine").info("window done", pipeline="orders", partition=3, lanes=["a", "b"])
     logging.getLogger("penstock.kafka").warning("lost %s", "a broker")
     first, second = (json.loads(line) for line in stream.getvalue().splitlines())
     assert first["event"] == "window done"
     assert (first["pipeline"], first["partition"], first["level"]) == ("orders", 3, "info")
+    assert first["lanes"] == ["a", "b"]
     assert second["event"] == "lost a broker"
     assert second["logger"] == "penstock.kafka"
     assert second["timestamp"].endswith("Z")

@@ -67,16 +67,28 @@ def test_latency_is_a_proper_histogram() -> None:
 
 def test_a_pipeline_that_is_gone_leaves_nothing() -> None:
     metrics = fed()
-    metrics.drop_partition("p", "t", 0)
-    assert ("penstock_lag", ("0", "p", "t")) not in samples(metrics)
+    metrics.positions.of = list
     metrics.forget("p")
     assert not [labels for _, labels in samples(metrics) if "p" in labels]
 
 
+def test_a_partition_that_went_elsewhere_leaves_no_figure_behind() -> None:
+    """Nor does the lag of its topic stay what it was."""
+    metrics = fed()
+    metrics.positions.of = lambda: [("p", [PartitionStatus(topic="t", partition=1, committed=10, end=15, lag=5)])]
+    found = samples(metrics)
+    assert ("penstock_lag", ("0", "p", "t")) not in found
+    assert ("kafka_offset", ("0", "p", "t")) not in found
+    assert found["kafka_consumer_lag", ("p", "t")] == 5
+    metrics.positions.of = lambda: [("p", [])]
+    assert not [name for name, _ in samples(metrics) if "lag" in name or name == "kafka_offset"]
+
+
 def test_datahubs_lag_can_be_left_out() -> None:
     metrics = Metrics()
-    metrics.with_kafka_lag = False
-    metrics.set_positions("p", [PartitionStatus(topic="t", partition=0, committed=3, end=5, lag=2)])
+    metrics.positions.with_kafka_lag = False
+    owned = [PartitionStatus(topic="t", partition=0, committed=3, end=5, lag=2)]
+    metrics.positions.of = lambda: [("p", owned)]
     found = samples(metrics)
     assert found["penstock_lag", ("0", "p", "t")] == 2
     assert not [name for name, _ in found if name == "kafka_consumer_lag"]

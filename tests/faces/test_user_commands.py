@@ -6,6 +6,7 @@ from pathlib import Path
 
 from penstock.config.settings import Settings
 from penstock.service.authentication import Authentication
+from penstock.service.secrets import SecretBox
 from penstock.store import Store
 from tests.faces.cli import penstock
 
@@ -33,3 +34,17 @@ def test_users_and_tokens_are_made_changed_and_let_in(penstock_home: Path) -> No
     assert penstock("users", "delete", "nobody@example.org").code == 2
     refused = penstock("users", "delete", "ada@example.org")
     assert (refused.code, "last admin" in refused.err) == (1, True)
+
+
+def test_secrets_are_set_listed_and_deleted(penstock_home: Path) -> None:
+    secret = "sesame-5511"
+    kept = penstock("secrets", "set", "kafka", "--json", stdin=f"{secret}\n")
+    assert (kept.code, kept.data) == (0, {"name": "kafka"})
+    listed = penstock("secrets", "list", "--json")
+    assert listed.data == [{"name": "kafka"}]
+    assert secret not in kept.out + kept.err + listed.out
+    settings = Settings.load({"PENSTOCK_HOME": str(penstock_home)})
+    with Store.open(settings.store_url) as store:
+        assert SecretBox.of(store, settings).named() == {"kafka": secret}
+    assert penstock("secrets", "delete", "kafka").code == 0
+    assert penstock("secrets", "delete", "kafka").code != 0

@@ -24,6 +24,7 @@ from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import KafkaClient
 from tests.support.postgres import PostgresServer
+from tests.support.receiver import Receiver
 from tests.support.waiting import until
 
 SECRETS = {
@@ -33,6 +34,13 @@ SECRETS = {
     "store": "st0re-s3cret-passw0rd",
     "kafka": "s3cret-app",
     "literal": "l1teral-s3cret-key",
+    "table": "t4ble-s3cret-passw0rd",
+    "lineage": "l1neage-s3cret-key",
+    "lineage url": "l1neage-s3cret-passw0rd",
+    "sentry": "s3ntrys3cretkey",
+    "smtp": "sm7p-s3cret-passw0rd",
+    "oidc": "0idc-s3cret-client",
+    "spark": "sp4rk-s3cret-passw0rd",
 }
 
 
@@ -50,7 +58,23 @@ def echo(request: Request) -> Answer:
     return Answer(422, body=json.dumps(request.headers | {"path": request.path}).encode())
 
 
-def documents(kafka: KafkaBroker, topics: list[str], hook: HookServer, secret_file: Path) -> list[dict[str, Any]]:
+def settings_with_secrets(receiver: Receiver) -> dict[str, str]:
+    """Every setting that holds one, and receivers that are given all that there is to tell."""
+    place = receiver.url.removeprefix("http://")
+    return {
+        "PENSTOCK_LINEAGE_URL": f"http://app:{SECRETS['lineage url']}@{place}",
+        "PENSTOCK_LINEAGE_API_KEY": SECRETS["lineage"],
+        "PENSTOCK_LINEAGE_EVERY": "1s",
+        "PENSTOCK_SENTRY_DSN": f"http://{SECRETS['sentry']}@{place}/7",
+        "PENSTOCK_SMTP_URL": f"smtp://app:{SECRETS['smtp']}@127.0.0.1:1",
+        "PENSTOCK_OIDC_CLIENT_SECRET": SECRETS["oidc"],
+        "PENSTOCK_SPARK_CONF_spark__ssl__keyPassword": SECRETS["spark"],
+    }
+
+
+def documents(
+    kafka: KafkaBroker, topics: list[str], hook: HookServer, secret_file: Path, table: str
+) -> list[dict[str, Any]]:
     config = kafka.client_config("SASL_PLAINTEXT")
     connection = {
         "bootstrap": config.pop("bootstrap.servers"),
@@ -89,7 +113,16 @@ def documents(kafka: KafkaBroker, topics: list[str], hook: HookServer, secret_fi
         source={"connection": connection, "format": "avro"},
         action={"type": "hello_world"},
     )
-    return [hooked, raising, waiting]
+    # Waits for a database that does not let it in, and stops at its first event.
+    barred = pipeline(
+        "i08-table",
+        "",
+        [topics[0]],
+        source={"connection": connection},
+        action={"type": "table", "config": {"url": table, "table": "t", "columns": {"seq": "event.seq"}}},
+    )
+    thrown = raising | {"name": "i08-throw", "options": {"failure_mode": "THROW"}}
+    return [hooked, raising, waiting, barred, thrown]
 
 
 LEAKY = """
@@ -110,34 +143,49 @@ def test_i08_secrets_are_nowhere_to_be_seen(
         "PENSTOCK_HOME": str(short_folder / "home"),
         "PENSTOCK_STORE_URL": store,
         "PENSTOCK_LOG_LEVEL": "debug",
+        "PENSTOCK_LOG_FORMAT": "json",
         "PENSTOCK_ENGINE_SESSION_TIMEOUT": f"{SESSION_S:g}s",
         "PENSTOCK_ENGINE_HOT_LANES": "0",
         "I08_TOKEN": SECRETS["variable"],
         "TMPDIR": str(short_folder),
     }
-    with HookServer(echo) as hook:
+    table = postgres.url().replace("postgres@", f"nobody:{SECRETS['table']}@")
+    with HookServer(echo) as hook, Receiver() as receiver:
+        env |= settings_with_secrets(receiver)
         files = []
-        for document in documents(secure_kafka, topics, hook, tmp_path / "secret"):
+        for document in documents(secure_kafka, topics, hook, tmp_path / "secret", table):
             files.append(tmp_path / f"{document['name']}.json")
             files[-1].write_text(json.dumps(document))
         plain.produce(topics[0], [json.dumps({"seq": i}).encode() for i in range(2)])
         plain.produce(topics[1], [b"\x00\x00\x00\x00\x07payload"])
         with PenstockProcess(["run", *files], folder=tmp_path / "run", env=env) as instance:
-            instance.wait_ready(WAIT_S)
             for name in ("i08-hook", "i08-raise"):
                 until(lambda n=name: plain.lag(n, topics[0]) == 0, WAIT_S, lambda: instance.log[-3000:])
             until(
                 lambda: "127.0.0.1:1" in instance.log, WAIT_S, lambda: f"the registry's outage; {instance.log[-3000:]}"
             )
+            until(
+                lambda: {"i08-table", "i08-throw"} <= _unready(instance),
+                WAIT_S,
+                lambda: instance.get("/health/ready").text,
+            )
             seen = _everything_shown(instance, files, env)
             seen |= _readable_by_others(short_folder)
             seen |= _command_lines(instance)
-            assert instance.stop() == 0
+            assert instance.stop() == 1, "a pipeline had failed"
         seen |= {"log": instance.log, "standard output": instance.stdout} | _store(store)
+        seen |= {f"told {at}: {each.path}": each.body.decode() for at, each in enumerate(receiver.received)}
     assert "i08-raise" in seen["dead-letters list"]
     assert "the server does not like" in seen["dead-letters list"]
+    assert any('"FAIL"' in text for text in seen.values()), "lineage was told"
+    assert any("envelope" in place for place in seen), "so was Sentry"
+    assert [line for line in instance.log.splitlines() if not line.startswith('{"')] == [], "all of the log is JSON"
     found = [(place, kind) for place, text in seen.items() for kind, secret in SECRETS.items() if secret in text]
     assert found == []
+
+
+def _unready(instance: PenstockProcess) -> set[str]:
+    return {view["pipeline"] for view in instance.get("/health/ready").json()["pipelines"] if not view["ready"]}
 
 
 def _everything_shown(instance: PenstockProcess, files: list[Path], env: dict[str, str]) -> dict[str, str]:

@@ -39,7 +39,7 @@ def chromium() -> Iterator[Browser]:
     path, environment = _found()
     with sync_playwright() as playwright:
         # It has no window, and draws with the processor; as root it refuses its sandbox.
-        options = ["--no-sandbox", "--disable-gpu", "--headless=new", "--hide-scrollbars"]
+        options = ["--no-sandbox", "--disable-gpu", "--headless=new", "--hide-scrollbars", "--font-render-hinting=none"]
         browser = playwright.chromium.launch(executable_path=path, args=options, env=dict(os.environ) | environment)
         try:
             yield browser

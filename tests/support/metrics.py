@@ -44,7 +44,8 @@ def fed() -> Metrics:
     metrics.add_failures("p", {"act": 1})
     metrics.observe_latencies("p", latencies)
     metrics.set_state("p", "running")
-    metrics.set_positions("p", [PartitionStatus(topic="t", partition=n, committed=10, end=15, lag=5) for n in (0, 1)])
+    owned = [PartitionStatus(topic="t", partition=n, committed=10, end=15, lag=5) for n in (0, 1)]
+    metrics.positions.of = lambda: [("p", owned)]
     metrics.add_early_filtered("p", {"filtered": 3})
     metrics.rebalances.labels("p", "assigned").inc()
     metrics.spark_jobs.labels("window").inc()

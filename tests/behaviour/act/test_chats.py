@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from penstock.act import observed
 from penstock.act.notify import Notify
 from penstock.act.registry import actions, check_action
 from penstock.act.urns import parse_urn
@@ -215,6 +217,32 @@ def test_addresses_are_secrets() -> None:
 def notify(server: HookServer, *paths: str, **more: Any) -> Notify:
     urls = [f"json://127.0.0.1:{server.port}/{path}" for path in paths]
     return Notify.create({"urls": urls, "allow_private": True} | more, PipelineContext("p"))
+
+
+def test_a_name_that_is_answered_differently_the_next_time_leads_nowhere(
+    server: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["93.184.216.34", "127.0.0.1"])
+
+    def resolve(host: str, port: Any, *_: Any, **__: Any) -> list[Any]:
+        assert host == "rebind.example"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), int(port or 0)))]
+
+    action = Notify.create({"urls": [f"json://rebind.example:{server.port}/x"]}, PipelineContext("p"))
+    with observed.observed(allow_private=False):
+        pass  # puts itself in place
+    monkeypatch.setattr(socket, "getaddrinfo", observed._guarded(resolve))
+    before = len(server.requests)
+    with pytest.raises(AddressRefusedError, match=r"rebind.example \(127.0.0.1\)"):
+        action.act(event())
+    assert len(server.requests) == before
+    assert next(answers, None) is None, "the address of the connection was looked at"
+
+
+def test_mail_is_not_sent_to_servers_inside_the_house(server: HookServer) -> None:
+    url = f"mailto://ada:topsecret9@example.org?smtp=127.0.0.1&port={server.port}&mode=insecure&to=bo@example.org"
+    with pytest.raises(AddressRefusedError):
+        Notify.create({"urls": [url]}, PipelineContext("p")).act(event())
 
 
 def test_notify_fills_in_expressions(server: HookServer) -> None:

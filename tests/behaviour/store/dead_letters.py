@@ -206,6 +206,43 @@ class DeadLettersBehaviour:
         older = store.dead_letters.list(which, before=DeadLetterCursor(7, 0))
         assert older == []
 
+    @pytest.mark.parametrize(
+        "which",
+        [
+            DeadLetterFilter(text="%"),
+            DeadLetterFilter(text="needle %", status="new"),
+            DeadLetterFilter(stage="decode", status="parked"),
+            DeadLetterFilter(stage="decode", topic="orders-in", text="%", until=1_900),
+            DeadLetterFilter(partition=3),
+            DeadLetterFilter(),
+        ],
+    )
+    def test_pages_that_time_cuts_short_go_on_until_all_is_found(self, store: Store, which: DeadLetterFilter) -> None:
+        store.dead_letters.record(
+            [
+                letter(
+                    n,
+                    value=b"needle %" if n % 397 == 0 else b"hay",
+                    stage="decode" if n % 2 else "act",
+                    partition=n % 4,
+                    **failed_at(n // 3),
+                )
+                for n in range(6_000)
+            ]
+        )
+        store.dead_letters.claim(DeadLetterFilter(until=100), by="user1")
+        expected = [row.id for row in store.dead_letters.list(which, limit=10_000)]
+        page = store.dead_letters.page(which, limit=40, seconds=0)
+        found = [row.id for row in page.rows]
+        for _ in range(200):
+            if page.next is None:
+                break
+            page = store.dead_letters.page(which, limit=40, before=page.next, seconds=0)
+            found += [row.id for row in page.rows]
+        assert page.next is None
+        assert found == expected
+        assert len(found) == store.dead_letters.count(which)
+
     def test_open_letters_are_counted_by_pipeline(self, store: Store) -> None:
         store.dead_letters.record([letter(1), letter(2), letter(1, pipeline="other")])
         assert store.dead_letters.counts_by_pipeline() == {"orders": 2, "other": 1}

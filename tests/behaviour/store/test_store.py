@@ -18,8 +18,10 @@ from tests.behaviour.store.claims import ClaimsBehaviour
 from tests.behaviour.store.dead_letters import DeadLettersBehaviour
 from tests.behaviour.store.desired import DesiredBehaviour
 from tests.behaviour.store.facets import FacetsBehaviour
+from tests.behaviour.store.failed_logins import FailedLoginsBehaviour
 from tests.behaviour.store.instances import InstancesBehaviour, PartitionsBehaviour
 from tests.behaviour.store.keeping import KeepingBehaviour, LocalPayloadsBehaviour
+from tests.behaviour.store.letter_jobs import LetterJobsBehaviour
 from tests.behaviour.store.letters import letter
 from tests.behaviour.store.offsets import OffsetsBehaviour
 from tests.behaviour.store.opening import OpeningBehaviour
@@ -45,6 +47,8 @@ class StoreBehaviour(
     SharingBehaviour,
     UpgradingBehaviour,
     AccessBehaviour,
+    LetterJobsBehaviour,
+    FailedLoginsBehaviour,
 ):
     """A backend gives `url`: the address of a store that does not exist yet."""
 

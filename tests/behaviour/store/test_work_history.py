@@ -197,6 +197,35 @@ def test_what_has_the_words_comes_in_order_page_by_page(
         assert [row.id for row in found] == [row.id for row in wanted]
 
 
+def test_words_and_times_together_find_what_both_say(
+    work_store: Store, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "_NEWEST", 5)
+    dice, has_words = random.Random(5), set[str]()
+    begin = now() - 4_000 * SECOND
+    for number in range(60):
+        at = begin + number * 10 * SECOND
+        active = at + dice.choice([0, 0, 100, 3_000]) * SECOND
+        word = dice.choice(["legacy", "legacy", "modern"])
+        made = rows.order(at=at, active=active, body=f'{{"note": "{word}"}}')
+        has_words |= {made} if word == "legacy" else set()
+    rows.index()
+    legacy = [row for row in everything(work_store) if row.id in has_words]
+
+    def moment() -> int | None:
+        return dice.choice([None, begin + dice.randrange(700) * SECOND])
+
+    for _ in range(40):
+        which = WorkOrderFilter(
+            received_after=moment(), received_before=moment(), active_after=moment(), active_before=moment()
+        )
+        wanted = sorted(row.id for row in legacy if fits(row, which))
+        for order in ("created", "activity"):
+            found = work_store.history.list(replace(which, term="legacy"), order=order, limit=100)  # type: ignore[arg-type]  # one of both
+            assert sorted(row.id for row in found) == wanted
+        assert work_store.history.count(replace(which, term="legacy")).number == min(50, len(wanted))
+
+
 @pytest.mark.usefixtures("_looked_at")
 def test_work_orders_are_found_by_ids_of_their_own_and_of_runs_and_steps(work_store: Store, rows: Rows) -> None:
     order = rows.order(at=now() - 900 * SECOND)

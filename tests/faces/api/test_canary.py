@@ -70,7 +70,15 @@ def loaded(make_client: Callable[..., Api], tmp_path: Path) -> Api:
 
 def test_i08_no_answer_and_no_log_holds_a_secret(loaded: Api, capfd: pytest.CaptureFixture[str]) -> None:
     api, said = loaded, []
-    parts = {"name": "secretive", "version": "x", "other": "x", "topic": "orders", "partition": 0, "offset": 0}
+    parts = {
+        "secret": "kafka",
+        "name": "secretive",
+        "version": "x",
+        "other": "x",
+        "topic": "orders",
+        "partition": 0,
+        "offset": 0,
+    }
     parts |= {"letter": 1, "job": "discard-1", "kind": "action", "plugin": "webhook", "token": "x"}
     parts |= {name: getattr(api.work, name) for name in ("workflow", "trigger", "work_order", "run", "dataclip")}
     parts["project"] = api.work.project

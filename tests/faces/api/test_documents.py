@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.behaviour.store.letters import letter
 from tests.faces.api.conftest import DOCUMENT, Api
 
 _OTHER = DOCUMENT + "options: {concurrency: 4}\n"
@@ -161,6 +162,15 @@ def test_admins_may_use_what_the_machine_allows_and_operators_may_not(make_clien
         ("hello_world}", "webhook, config: {url: 'http://metadata.localhost./'}}"),
         ("hello_world}", "notify, config: {urls: ['json://192.168.0.1/x']}}"),
         ("hello_world}", "table, config: {url: 'postgresql://10.0.0.1/db', table: t}}"),
+        # Drivers find hosts and sockets in other parts of an address, too.
+        ("hello_world}", "table, config: {url: 'postgresql://93.184.216.34,10.0.0.1/db', table: t}}"),
+        ("hello_world}", "table, config: {url: 'mysql://10.0.0.1/db', table: t}}"),
+        ("localhost:9092", "93.184.216.34:9092,10.0.0.1:9092"),
+        ("localhost:9092", "10.0.0.1:port"),
+        (
+            'bootstrap: "localhost:9092"',
+            'bootstrap: "localhost:9092", schema_registry_url: "http://93.184.216.34;http://10.0.0.1"',
+        ),
     ],
 )
 def test_addresses_inside_the_house_are_refused(shared_api: Api, old: str, new: str) -> None:
@@ -185,15 +195,61 @@ def test_client_properties_that_read_files_or_load_code_are_refused(shared_api: 
     assert any("not taken from API callers" in problem["message"] for problem in report["problems"])
 
 
+@pytest.mark.parametrize(
+    "option",
+    ["host=10.0.0.1", "hostaddr=10.0.0.1", "service=x", "passfile=/x", "sslkey=/x", "sslrootcert=/etc/x"],
+)
+def test_options_of_a_database_that_name_hosts_or_files_are_refused(shared_api: Api, option: str) -> None:
+    config = f"{{url: 'postgresql://93.184.216.34/db?{option}', table: t, columns: {{a: id}}}}"
+    text = DOCUMENT.replace("hello_world}", f"table, config: {config}}}")
+    [problem] = shared_api.ask("POST", "/pipelines/validate", json={"text": text}).json()["problems"]
+    assert problem["message"] == f"not taken from API callers: {option.partition('=')[0]}"
+    allowed = text.replace(option, "sslmode=verify-full&sslrootcert=system")
+    assert shared_api.ask("POST", "/pipelines/validate", json={"text": allowed}).json()["valid"]
+
+
+@pytest.mark.parametrize("address", ["postgresql:///db", "mysql:///db"])
+def test_sockets_of_the_machine_are_no_databases_for_callers(make_client: Callable[..., Api], address: str) -> None:
+    api = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_API_NETWORKS="93.184.216.34/32")
+    config = f"{{url: '{address}', table: t, columns: {{a: id}}}}"
+    text = DOCUMENT.replace("localhost:9092", "93.184.216.34:9092")
+    text = text.replace("hello_world}", f"table, config: {config}}}")
+    [problem] = api.ask("POST", "/pipelines/validate", json={"text": text}).json()["problems"]
+    assert "is not a public address" in problem["message"]
+    assert problem["path"] == "action.config.url"
+
+
 def test_secrets_are_references_and_never_written_out(shared_api: Api) -> None:
     with_secret = DOCUMENT.replace('"localhost:9092"', '"localhost:9092", consumer_config: {sasl.password: canary-7f3}')
     refused = shared_api.ask("POST", "/pipelines", json={"text": with_secret})
     assert refused.status_code == 422
     assert "a secret is written out" in refused.text
     assert "canary-7f3" not in refused.text
+    assert shared_api.ask("PUT", "/secrets/kafka", json={"value": "canary-7f3"}).status_code == 200
     text = DOCUMENT.replace("kept", "refers").replace(
         '"localhost:9092"', '"localhost:9092", consumer_config: {sasl.password: {$ref: kafka}}'
     )
     made = shared_api.ask("POST", "/pipelines", json={"text": text})
     assert made.status_code == 201, made.text
     assert "$ref: kafka" in made.json()["text"]
+    assert "canary-7f3" not in made.text
+
+
+def test_a_name_is_free_again_when_its_pipeline_is_deleted_and_for_its_own_project_only(api: Api) -> None:
+    mine, other = api.project, api.other_project
+    assert api.ask("POST", "/pipelines", "member", json={"text": DOCUMENT, "project": mine}).status_code == 201
+    store = api.desk.store
+    store.pipelines.save_spec("kept", "v-1", '{"file": null, "spec": {"name": "kept"}}')
+    store.dead_letters.record([letter(7, pipeline="kept", error="left behind")])
+    assert api.ask("DELETE", "/pipelines/kept", "member", headers={"If-Match": "*"}).status_code == 204
+    # What is left of it stays the project's.
+    assert api.ask("GET", "/dead-letters?pipeline=kept", "member").json()["items"][0]["error"] == "left behind"
+    assert api.ask("GET", "/dead-letters?pipeline=kept", "stranger").status_code == 404
+    assert api.ask("GET", "/pipelines/kept", "stranger").status_code == 404
+    gone = api.ask("PUT", "/pipelines/kept", "member", json={"text": DOCUMENT}, headers={"If-Match": "*"})
+    assert (gone.status_code, gone.json()["detail"]) == (409, "kept is no longer kept in the store")
+    for role, project in (("stranger", other), ("admin", other), ("admin", None)):
+        taken = api.ask("POST", "/pipelines", role, json={"text": DOCUMENT, "project": project})
+        assert (taken.status_code, taken.json()["code"]) == (409, "taken")
+    again = api.ask("POST", "/pipelines", "member", json={"text": DOCUMENT, "project": mine})
+    assert (again.status_code, again.headers["etag"]) == (201, '"3"')

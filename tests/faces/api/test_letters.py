@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tests.faces.api.conftest import Api
+import pytest
+from starlette.testclient import TestClient
+
+from penstock.api.app import make_api
+from penstock.core.clock import SYSTEM
+from penstock.service.authentication import Authentication
+from penstock.service.operations.desk import Desk
+from penstock.store import DeadLetterFilter, Store
+from tests.behaviour.store.letters import failed_at, letter
+from tests.faces.api.conftest import DOCUMENT, Api
 from tests.support.waiting import until
 
 
@@ -35,6 +46,38 @@ def test_filters_facets_and_details(shared_api: Api) -> None:
     assert (found["key"]["text"], found["history"][0]["kind"], found["masked"]) == ("k", "failed", False)
 
 
+def test_who_belongs_to_a_project_sees_the_letters_of_its_pipelines_and_no_others(api: Api) -> None:
+    names = ("kept", "kept-too")
+    for name in names:
+        document = DOCUMENT.replace("name: kept", f"name: {name}")
+        made = api.ask("POST", "/pipelines", "member", json={"text": document, "project": api.project})
+        assert made.status_code == 201, made.text
+    api.desk.store.dead_letters.record(
+        [
+            letter(n, pipeline=names[n % 2], topic_id=names[n % 2], fingerprint=f"f{n % 3}", **failed_at(n))
+            for n in range(7)
+        ]
+    )
+    seen, after = [], ""
+    for _ in range(4):
+        page = api.ask("GET", f"/dead-letters?limit=3{after}", "member").json()
+        seen += [(item["pipeline"], item["offset"]) for item in page["items"]]
+        after = f"&after={page['next']}"
+        if page["next"] is None:
+            break
+    assert seen == [(names[n % 2], n) for n in reversed(range(7))]
+    facets = api.ask("GET", "/dead-letters/facets", "member").json()
+    assert (facets["letters"], facets["complete"]) == (7, True)
+    assert facets["counts"]["pipeline"] == {"kept": 4, "kept-too": 3}
+    assert {group["fingerprint"]: group["letters"] for group in facets["errors"]} == {"f0": 3, "f1": 2, "f2": 2}
+    assert api.ask("GET", "/dead-letters", "stranger").json()["items"] == []
+    assert api.ask("GET", "/dead-letters?pipeline=kept", "stranger").status_code == 404
+    every = {"filter": {"status": "new"}, "reason": "all of them"}
+    assert api.ask("POST", "/dead-letters/discard", "member", json=every).status_code == 422, (
+        "others' letters are new, too"
+    )
+
+
 def test_letters_are_discarded_in_the_background_with_a_reason(api: Api) -> None:
     plan = api.ask("POST", "/dead-letters/discard", json={"filter": {"pipeline": "orders"}, "dry_run": True}).json()
     assert (plan["letters"], plan["statuses"]) == (5, {"new": 5})
@@ -59,6 +102,56 @@ def test_letters_are_discarded_in_the_background_with_a_reason(api: Api) -> None
     entries = api.ask("GET", "/audit?action=dead_letters.discard").json()["items"]
     assert [entry["outcome"] for entry in entries] == ["done", "done"]
     assert entries[1]["subject"] == "dead-letter/2"
+
+
+def test_what_fails_while_letters_are_discarded_stays(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    letters = api.desk.store.dead_letters
+    close_page = letters.discard_page
+
+    def fail_meanwhile(*given: Any, **more: Any) -> Any:
+        if more["after"] == 0:
+            letters.record([letter(77, **failed_at(SYSTEM.now_ms() + 1_000))])
+        return close_page(*given, **more)
+
+    monkeypatch.setattr(letters, "discard_page", fail_meanwhile)
+    body = {"filter": {"pipeline": "orders"}, "reason": "all that I have seen"}
+    planned = api.ask("POST", "/dead-letters/discard", json=body | {"dry_run": True}).json()["letters"]
+    job = api.ask("POST", "/dead-letters/discard", json=body).json()
+
+    def ended() -> dict[str, Any] | None:
+        found: dict[str, Any] = api.ask("GET", f"/dead-letters/jobs/{job['id']}").json()
+        return found if found["state"] == "done" else None
+
+    assert until(ended, 20, "the letters are discarded")["done"] == planned == 5
+    [left] = api.ask("GET", "/dead-letters?status=new").json()["items"]
+    assert left["offset"] == 77
+
+
+def test_a_job_is_known_at_another_instance_to_whom_its_pipelines_are(api: Api) -> None:
+    """The second address answers from a store of its own connections, as an instance behind the same name does."""
+    api.ask("POST", "/pipelines", "member", json={"text": DOCUMENT, "project": api.project})
+    api.desk.store.dead_letters.record([letter(n, pipeline="kept", topic_id="kept") for n in range(3)])
+    mine = [row.id for row in api.desk.store.dead_letters.list(DeadLetterFilter(pipeline="kept"))]
+    begun = api.ask("POST", "/dead-letters/discard", "member", json={"ids": mine, "reason": "test data"})
+    assert begun.status_code == 202, begun.text
+    job = begun.json()["id"]
+    settings = api.desk.settings
+    with Store.open(settings.store_url) as store:
+        desk, auth = Desk(store, settings), Authentication(store, settings)
+        other = replace(api, desk=desk, auth=auth, client=TestClient(make_api(desk, auth), base_url="http://127.0.0.1"))
+
+        def ended() -> dict[str, object] | None:
+            found = other.ask("GET", f"/dead-letters/jobs/{job}", "member").json()
+            return found if found["state"] == "done" else None
+
+        assert until(ended, 20, "the letters are discarded")["done"] == 3
+        assert [each["id"] for each in other.ask("GET", "/dead-letters/jobs", "member").json()] == [job]
+        assert other.ask("POST", f"/dead-letters/jobs/{job}/stop", "member").json()["state"] == "done"
+        assert other.ask("GET", "/dead-letters/jobs", "stranger").json() == []
+        for method, path in (("GET", f"/dead-letters/jobs/{job}"), ("POST", f"/dead-letters/jobs/{job}/stop")):
+            assert other.ask(method, path, "stranger").status_code == 404
+        [entry] = other.ask("GET", "/audit?action=dead_letters.discard").json()["items"]
+        assert (entry["data"]["job"], entry["outcome"]) == (job, "done")
 
 
 def test_masked_fields_are_shown_to_admins_who_ask_and_that_is_written_down(

@@ -44,6 +44,13 @@ def test_parameters_narrow_down_and_are_checked(shared_api: Api) -> None:
     for query in ("inserted_after=yesterday", "state=done", "page=0", "page_size=1000", "page=100000&page_size=100"):
         for path in ("/api/work_orders", "/api/runs"):
             assert shared_api.ask("GET", f"{path}?{query}").status_code == 422, query
+    for query in ("id=", "id=,", "state=", "state=%20,"):
+        for path in ("/api/work_orders", "/api/runs", "/api/log_lines"):
+            refused = shared_api.ask("GET", f"{path}?{query}")
+            assert (refused.status_code, refused.json()["detail"]) == (422, "a list has nothing in it"), query
+    for name in ("inserted_after", "updated_before"):
+        for path in ("/api/work_orders", "/api/runs"):
+            assert shared_api.ask("GET", f"{path}?{name}=soon").json()["detail"] == f"{name} is no time"
     for path in (f"/api/work_orders/{work.run}", f"/api/runs/{work.work_order}", "/api/runs/x", "/api/nothing"):
         assert shared_api.ask("GET", path).status_code == 404
 
@@ -56,6 +63,9 @@ def test_projects_are_found_refused_or_unknown(api: Api) -> None:
         assert [one["id"] for one in api.ask("GET", f"/api/{kind}", "member").json()["data"]] == [identifier]
         assert api.ask("GET", f"/api/projects/{api.other_project}/{kind}", "member").status_code == 403
         assert api.ask("GET", f"/api/projects/{api.work.run}/{kind}", "member").status_code == 404
+        path = f"/api/projects/{api.project}/{kind}?project_id="
+        assert api.ask("GET", path + api.project.upper(), "member").json()["meta"]["total_entries"] == 1
+        assert api.ask("GET", path + api.other_project, "viewer").status_code == 422, "one of them is not meant"
     assert api.ask("GET", f"/api/log_lines?run_id={theirs.run}", "member").json()["data"] == []
     assert api.ask("POST", f"/projects/{api.project}/runs/{theirs.run}/retry", "member").status_code == 404
 
@@ -69,3 +79,8 @@ def test_a_run_is_retried_from_one_of_its_steps(api: Api) -> None:
     run = api.ask("GET", f"/runs/{made.json()['data']['run']}").json()
     assert (run["starting_step"], run["work_order_id"]) == ("check", api.work.work_order)
     assert made.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_what_the_original_did_not_look_at_is_let_through(api: Api) -> None:
+    assert api.ask("GET", "/api/work_orders?page=1&expand=all").status_code == 200
+    assert api.ask("GET", "/work-orders?expand=all").status_code == 422

@@ -119,6 +119,9 @@ MATRIX: list[tuple[str, str, str | None, dict[str, Any]]] = [
     ("DELETE", "/users/{user}", "admin", {"headers": _MATCH}),
     ("PUT", "/users/{user}/password", "admin", {"json": {"password": "another long sentence"}}),
     ("GET", "/projects", None, {}),
+    ("GET", "/secrets", "admin", {}),
+    ("PUT", "/secrets/{secret}", "admin", {"json": {"value": "sesame-5511"}}),
+    ("DELETE", "/secrets/{secret}", "admin", {}),
     ("GET", "/tokens", "viewer", {}),
     ("POST", "/tokens", "admin", {"json": {"name": "t", "role": "viewer"}}),
     ("DELETE", "/tokens/{token}", "viewer", {}),
@@ -148,6 +151,7 @@ def _path(api: Api, template: str) -> str:
         "run": api.work.run,
         "dataclip": api.work.dataclip,
         "project": api.work.project,
+        "secret": "kafka",
         "token": api.desk.store.tokens.all()[-1].id if template.startswith("/tokens") else "",
     }
     return template.format(**parts)
@@ -207,7 +211,7 @@ def test_members_see_their_projects_pipelines_and_no_others(api: Api) -> None:
     assert api.ask("GET", "/pipelines/orders", "member").status_code == 404
     assert api.ask("GET", "/dead-letters/1", "member").status_code == 404
     assert api.ask("POST", "/dead-letters/1/discard", "member", json={"reason": "x"}).status_code == 404
-    assert api.ask("GET", "/dead-letters", "member").status_code == 422
+    assert api.ask("GET", "/dead-letters", "member").json()["items"] == []
     assert api.ask("GET", "/dead-letters?pipeline=kept", "member").json()["items"] == []
     assert api.ask("GET", "/dead-letters?pipeline=orders", "member").status_code == 404
     assert [item["name"] for item in api.ask("GET", "/projects", "member").json()] == ["health"]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 import sqlalchemy as sa
 
-from penstock.service.attempts import WINDOW
-from penstock.service.authentication import SESSION_COOKIE, Authentication
+from penstock.service.attempts import TooManyAttempts
+from penstock.service.authentication import SESSION_COOKIE, Authentication, LogInFirst
 from penstock.service.passwords import hash_password
-from penstock.store.access_tables import tokens
+from penstock.store import Store
+from penstock.store.access_tables import failed_logins, tokens
+from penstock.store.failed_logins import WINDOW
 from tests.faces.api.conftest import PASSWORD, Api
 
 
@@ -44,7 +47,7 @@ def test_a_session_lets_in_until_it_is_ended(api: Api, person: str) -> None:
 
 def test_a_change_by_a_browser_needs_the_csrf_token(api: Api, person: str) -> None:
     csrf = log_in(api).json()["csrf"]
-    for headers in ({}, {"x-csrf-token": "wrong"}):
+    for headers in ({}, {"x-csrf-token": "wrong"}, {"authorization": "Basic cHJveHk6eA=="}):
         refused = api.ask("POST", "/pipelines/orders/pause", None, headers=headers)
         assert refused.status_code == 403
         assert refused.json()["code"] == "csrf"
@@ -71,9 +74,80 @@ def test_too_many_failures_close_the_door_for_a_while(make_client: Callable[...,
     refused = log_in(api)
     assert refused.status_code == 429
     assert 0 < int(refused.headers["retry-after"]) <= WINDOW + 1
-    # Another instance has another memory, and a right password is right there.
-    other = Authentication(api.desk.store, api.desk.settings)
-    assert other.log_in("ada@example.org", PASSWORD).actor.name == "ada@example.org"
+    with Store.open(api.desk.settings.store_url) as store:
+        other = Authentication(store, api.desk.settings)
+        with pytest.raises(TooManyAttempts):
+            other.log_in("ada@example.org", PASSWORD, address="10.0.0.9")
+        with store._database.write() as connection:
+            connection.execute(sa.update(failed_logins).values(at=failed_logins.c.at - int(WINDOW * 1000)))
+        assert other.log_in("ada@example.org", PASSWORD).actor.name == "ada@example.org"
+    assert log_in(api).status_code == 200
+
+
+def test_log_ins_at_many_instances_at_once_are_limited_together(make_client: Callable[..., Api]) -> None:
+    api = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_HTTP_ATTEMPTS="6")
+    api.desk.store.people.create("ada@example.org", role="viewer", password=hash_password(PASSWORD))
+    stores = [Store.open(api.desk.settings.store_url) for _ in range(3)]
+    instances = [Authentication(store, api.desk.settings) for store in stores]
+
+    def tries(authentication: Authentication) -> int:
+        """How many were answered until the door was closed."""
+        for answered in range(30):
+            try:
+                authentication.log_in("ada@example.org", "wrong", address="10.0.0.9")
+            except LogInFirst:
+                continue
+            except TooManyAttempts:
+                return answered
+        return 30
+
+    with ThreadPoolExecutor(len(instances)) as pool:
+        answered = sum(pool.map(tries, instances))
+    # Those under way while the last one failed are answered too.
+    assert 6 <= answered <= 6 + len(instances) - 1
+    with stores[0]._database.read() as connection:
+        kept = connection.execute(sa.select(failed_logins.c.key_hash)).scalars().all()
+    assert not any("ada" in key or "10.0.0.9" in key for key in kept)
+    for store in stores:
+        store.close()
+
+
+def test_log_ins_of_ones_own_do_not_open_the_door_to_other_users(make_client: Callable[..., Api]) -> None:
+    api = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_HTTP_ATTEMPTS="3")
+    api.desk.store.people.create("mallory@example.org", role="viewer", password=hash_password(PASSWORD))
+    said = []
+    for number in range(4):
+        said.append(log_in(api, "wrong", user=f"user{number}@example.org").status_code)
+        log_in(api, user="mallory@example.org")
+    assert said == [401, 401, 401, 429]
+
+
+def test_an_ipv6_network_counts_as_one_address(make_client: Callable[..., Api]) -> None:
+    auth = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_HTTP_ATTEMPTS="3").auth
+    for number in range(3):
+        with pytest.raises(LogInFirst):
+            auth.log_in(f"user{number}@example.org", "wrong", address=f"2001:db8::{number:x}")
+    with pytest.raises(TooManyAttempts):
+        auth.log_in("another@example.org", "wrong", address="2001:db8::ffff")
+    with pytest.raises(LogInFirst):
+        auth.log_in("another@example.org", "wrong", address="2001:db8:0:1::1")
+
+
+def test_tokens_that_are_not_known_are_counted_and_good_ones_cost_nothing(make_client: Callable[..., Api]) -> None:
+    api = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_HTTP_ATTEMPTS="3")
+    statements: list[str] = []
+    engine = api.desk.store.database.engine
+    sa.event.listen(engine, "before_cursor_execute", lambda *called: statements.append(called[2]))
+    for _ in range(3):
+        assert api.ask("GET", "/plugins", "viewer").status_code == 200
+    assert not [each for each in statements if "failed_logins" in each]
+    api.tokens = api.tokens | {"nobody": "pst_nonsense"}
+    assert [api.ask("GET", "/plugins", "nobody").status_code for _ in range(4)] == [401, 401, 401, 429]
+    assert api.ask("GET", "/plugins", "viewer").status_code == 200, "others at the address have good ones"
+    with Store.open(api.desk.settings.store_url) as store:
+        other = Authentication(store, api.desk.settings)
+        with pytest.raises(TooManyAttempts):
+            other.actor_of({"authorization": "Bearer pst_other"}, {}, "testclient")
 
 
 def test_a_token_that_is_no_longer_good_says_why(api: Api) -> None:
@@ -143,6 +217,29 @@ def test_people_change_their_own_password_and_are_logged_out(api: Api, person: s
     assert done.status_code == 204
     assert api.ask("GET", "/session", None).status_code == 401
     assert log_in(api, new).status_code == 200
+
+
+def test_the_old_password_is_wanted_however_ones_own_id_is_written(api: Api) -> None:
+    made = api.desk.store.people.create("boss@example.org", role="admin", password=hash_password(PASSWORD))
+    headers = {"x-csrf-token": log_in(api, user="boss@example.org").json()["csrf"]}
+    for written in (made.id, made.id.upper(), made.id.replace("-", ""), f"{{{made.id}}}"):
+        body = {"password": "an even longer sentence"}
+        answer = api.ask("PUT", f"/users/{written}/password", None, headers=headers, json=body)
+        assert (answer.status_code, answer.json()["detail"]) == (422, "the old password is wrong"), written
+
+
+def test_the_old_password_is_guessed_as_rarely_as_at_the_door(make_client: Callable[..., Api]) -> None:
+    api = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_HTTP_ATTEMPTS="3")
+    person = api.desk.store.people.create("ada@example.org", role="viewer", password=hash_password(PASSWORD)).id
+    headers = {"x-csrf-token": log_in(api).json()["csrf"]}
+
+    def change(old: str) -> int:
+        body = {"password": "an even longer sentence", "old": old}
+        status: int = api.ask("PUT", f"/users/{person}/password", None, headers=headers, json=body).status_code
+        return status
+
+    assert [change("wrong") for _ in range(4)] == [422, 422, 422, 429]
+    assert change(PASSWORD) == 429
 
 
 def test_the_last_admin_stays(make_client: Callable[..., Api]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
 import threading
 import time
@@ -108,6 +109,10 @@ def api(make_client: Callable[..., Api], provider: Provider) -> Api:
     )
 
 
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
 def come_back(api: Api, provider: Provider, to: str = "/pipelines", **changes: str) -> Any:
     begun = api.client.get("/api/v1/session/oidc", params={"to": to}, follow_redirects=False)
     assert begun.status_code == 303, begun.text
@@ -133,6 +138,24 @@ def test_a_user_made_before_keeps_the_role(api: Api, provider: Provider) -> None
     api.desk.store.people.create("ada@example.org", role="operator")
     come_back(api, provider)
     assert api.ask("GET", "/session", None).json()["role"] == "operator"
+    written = api.ask("GET", "/audit?action=users.change").json()["items"]
+    assert [(one["subject"], one["data"]["by"]) for one in written] == [("user/ada@example.org", "single sign-on")]
+
+
+@pytest.mark.parametrize("said", [False, "false"])
+def test_an_address_that_is_not_ones_own_makes_no_user(api: Api, provider: Provider, said: object) -> None:
+    provider.claims = {"email_verified": said}
+    assert come_back(api, provider).status_code == 401
+    assert api.desk.store.people.all() == []
+    provider.claims = {"sub": "8"}
+    assert come_back(api, provider).status_code == 303, "whose address it is comes in"
+
+
+def test_a_provider_that_says_nothing_of_addresses_is_believed(api: Api, provider: Provider) -> None:
+    provider.claims = {"email_verified": None, "name": {"given": "Ada"}}
+    assert come_back(api, provider).status_code == 303
+    [user] = api.desk.store.people.all()
+    assert (user.email, user.name) == ("ada@example.org", None)
 
 
 def test_an_address_that_nobody_verified_takes_over_no_user(api: Api, provider: Provider) -> None:
@@ -157,6 +180,39 @@ def test_tokens_for_others_or_of_another_time_are_refused(api: Api, provider: Pr
 def test_a_token_signed_by_another_key_is_refused(api: Api, provider: Provider) -> None:
     provider.signing = RSAKey.generate_key(2048, {"kid": "k1"})
     assert come_back(api, provider).status_code == 401
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256"])
+def test_a_token_that_the_providers_private_key_did_not_sign_is_refused(
+    api: Api, provider: Provider, algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed = provider.token
+
+    def forged(form: dict[str, list[str]]) -> dict[str, Any]:
+        """With the claims as they should be, under no signature or one that everybody can make."""
+        given = signed(form)
+        claims = given["id_token"].split(".")[1]
+        header = _encoded(json.dumps({"alg": algorithm, "kid": "k1"}).encode())
+        public = provider.key.as_pem(private=False)
+        proof = hmac.digest(public, f"{header}.{claims}".encode(), "sha256") if algorithm == "HS256" else b""
+        return given | {"id_token": f"{header}.{claims}.{_encoded(proof)}"}
+
+    monkeypatch.setattr(provider, "token", forged)
+    assert come_back(api, provider).status_code == 401
+    assert api.desk.store.people.all() == []
+
+
+def test_what_was_brought_back_once_is_not_taken_again(api: Api, provider: Provider) -> None:
+    begun = api.client.get("/api/v1/session/oidc", follow_redirects=False)
+    brought = provider.authorize(begun.headers["location"])
+    first = api.client.get("/api/v1/session/oidc/callback", params=brought, follow_redirects=False)
+    assert first.status_code == 303
+    again = api.client.get("/api/v1/session/oidc/callback", params=brought, follow_redirects=False)
+    assert again.status_code == 401
+
+
+def test_what_a_provider_adds_to_its_answer_is_no_obstacle(api: Api, provider: Provider) -> None:
+    assert come_back(api, provider, iss=provider.issuer, session_state="x").status_code == 303
 
 
 def test_a_log_in_that_was_not_begun_here_is_refused(api: Api, provider: Provider) -> None:

@@ -39,10 +39,16 @@ class Instance:
         return []
 
 
-def spec(**source: Any) -> PipelineSpec:
+def spec(*, steps: bool = True, **source: Any) -> PipelineSpec:
     config = {"topics": ["orders-in"], "format": "json", "connection": {"bootstrap": "127.0.0.1:1"}} | source
     return PipelineSpec.model_validate(
-        {"name": "orders", "source": {"type": "kafka", "config": config}, "action": {"type": "hello_world"}}
+        {
+            "name": "orders",
+            "source": {"type": "kafka", "config": config},
+            "filters": [{"type": "cel", "config": {"expression": "event.id > 1"}}] * steps,
+            "transform": [{"type": "drop", "config": {"fields": ["internal"]}}] * steps,
+            "action": {"type": "hello_world"},
+        }
     )
 
 
@@ -55,8 +61,8 @@ def sample(stage: TapStage, value: str | None, **more: Any) -> Sample:
 
 
 class Tapped:
-    def __init__(self, api: Api, **source: Any) -> None:
-        self.api, self.instance = api, Instance(flows=[Flow("orders", spec(**source))])
+    def __init__(self, api: Api, **given: Any) -> None:
+        self.api, self.instance = api, Instance(flows=[Flow("orders", spec(**given))])
         api.desk.instance = lambda: self.instance  # type: ignore[assignment, return-value]  # a part of one
 
     def look(self, samples: list[Sample], query: str = "") -> list[dict[str, Any]]:
@@ -85,7 +91,7 @@ def masked(api: Api) -> Api:
 
 
 def test_samples_come_as_events_until_so_many_came(api: Api) -> None:
-    wrong = "ValueError: <b>no</b>"
+    wrong = "ValueError: <b>no</b> \ud800"
     found = Tapped(api).look([sample("decode", '{"n":1}'), sample("act", None, became="failed", why=wrong)])
     assert [(each["stage"], each["became"], each["value"]) for each in found] == [
         ("decode", "passed", '{"n":1}'),
@@ -108,6 +114,17 @@ def test_only_the_stages_that_were_asked_for(api: Api) -> None:
     tapped.instance.taps.open = noted  # type: ignore[method-assign]  # to see what it is asked
     tapped.look([sample("act", "{}")], "&stage=act&stage=decode&per_second=3")
     assert wishes == [(["decode", "act"], 3.0, 10.0)]
+
+
+def test_stages_that_a_pipeline_does_not_have_take_no_share_of_the_samples(api: Api) -> None:
+    tapped = Tapped(api, steps=False)
+    wishes: list[Any] = []
+    opened = tapped.instance.taps.open
+    tapped.instance.taps.open = lambda *asked: (wishes.append(asked[1]), opened(*asked))[1]  # type: ignore[method-assign]  # to see what it is asked
+    tapped.look([sample("act", "{}")])
+    assert wishes == [["decode", "act"]]
+    answer = api.ask("GET", "/pipelines/orders/tap?stage=filter&stage=transform", "viewer")
+    assert (answer.status_code, answer.json()["detail"]) == (422, "orders has no such stage")
 
 
 def test_rules_mask_fields_and_hide_what_may_have_moved(masked: Api) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,6 +13,7 @@ from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.embedded import EmbeddedCluster
 from penstock.kafka.producer import NewRecord, produce
 from tests.faces.api.conftest import Api
+from tests.support.waiting import until
 
 _VALUES = [b'{"n": %d, "mark": "<b>\\u202e"}' % number for number in range(9)] + [b"\xff not text"]
 
@@ -67,6 +69,24 @@ def test_every_decoder_says_why_it_failed(asked: Api) -> None:
     assert report["json"]["why"]
     missing = asked.ask("GET", "/pipelines/live/topics/events/records/0/999/decoders", "viewer")
     assert missing.status_code == 404
+
+
+def test_a_tail_ends_when_its_token_is_revoked(asked: Api) -> None:
+    made = asked.ask("POST", "/tokens", json={"name": "for a moment", "role": "viewer"}).json()
+    asked.tokens["short"] = made["token"]
+
+    def used() -> bool:
+        [token] = [each for each in asked.ask("GET", "/tokens").json() if each["id"] == made["id"]]
+        return token["used_at"] is not None
+
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(asked.ask, "GET", "/pipelines/live/topics/others/tail?seconds=60", "short")
+        until(used, 20, "the tail was let in")
+        assert asked.ask("DELETE", f"/tokens/{made['id']}").status_code == 204
+        answer = following.result(timeout=40)
+    assert answer.status_code == 200
+    assert answer.text.startswith("event: problem")
+    assert "was revoked" in answer.text
 
 
 def test_a_tail_is_bounded_and_ends(asked: Api) -> None:

@@ -60,6 +60,30 @@ def test_a_trigger_is_made_wired_changed_and_deleted(api: Api) -> None:
     assert {"triggers.create", "triggers.replace", "triggers.delete"} <= actions
 
 
+def test_triggers_that_are_made_and_deleted_at_once_leave_each_other_alone(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has looked at the workflow before another one changed it looks again."""
+    first, workflows = _made(api), api.desk.store.workflows
+    apply, begun = workflows.apply, []
+
+    def late(*args: Any, **options: Any) -> Any:
+        if not begun:
+            begun.append(True)
+            new = _new() | {"name": "between"}
+            assert api.ask("POST", "/triggers", json=new).status_code == 201
+            assert api.ask("POST", f"/triggers/{api.work.trigger}/disable").status_code == 200
+        return apply(*args, **options)
+
+    monkeypatch.setattr(workflows, "apply", late)
+    gone = api.ask("DELETE", f"/triggers/{first['id']}", headers={"If-Match": "*"})
+    assert gone.status_code == 204, gone.text
+    left = api.ask("GET", f"/workflows/{api.work.workflow}").json()
+    assert left["triggers"] == ["between", "kafka"]
+    assert {edge["source"] for edge in left["edges"]} >= {"between", "kafka"}
+    assert api.ask("GET", f"/triggers/{api.work.trigger}").json()["enabled"] is False
+
+
 def test_names_steps_and_groups_are_checked(api: Api) -> None:
     assert api.ask("POST", "/triggers", json=_new() | {"name": "kafka"}).status_code == 409
     assert api.ask("POST", "/triggers", json=_new() | {"name": "check"}).status_code == 409

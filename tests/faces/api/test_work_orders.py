@@ -151,6 +151,8 @@ def test_many_are_retried_in_the_background_after_a_count(filled: Api) -> None:
     done = filled.ask("GET", f"/work-orders/jobs/{job['id']}", "viewer").json()
     assert (done["state"], done["done"], done["skipped"]) == ("done", 3, 0)
     assert "from step check" in done["what"]
+    assert done["what"] == job["what"], "as it was told when it was asked for"
+    assert "states=failed" in done["what"]
     cancel = filled.ask("POST", "/work-orders/cancel", "operator", json={"filter": {"state": ["pending"]}}).json()
     stopped = filled.ask("POST", f"/work-orders/jobs/{cancel['id']}/stop", "operator").json()
     assert (stopped["kind"], stopped["state"]) == ("cancel", "stopped")
@@ -172,6 +174,7 @@ def test_many_are_retried_in_the_background_after_a_count(filled: Api) -> None:
 def test_what_cannot_be_retried_changes_nothing(shared_api: Api, body: dict[str, object], status: int) -> None:
     answer = shared_api.ask("POST", "/work-orders/retry", "operator", json=body)
     assert answer.status_code == status, answer.text
+    assert "--" not in answer.json().get("hint", ""), "options are the command line's"
     assert shared_api.desk.store.bulk_jobs.list() == []
 
 

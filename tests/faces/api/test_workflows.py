@@ -20,10 +20,26 @@ steps:
     http: https://93.184.216.34/look
   - name: tell
     http: https://93.184.216.34/tell
-    config: {headers: {authorization: {$ref: KEY}}}
+    config: {headers: {authorization: {$ref: health/KEY}}}
 edges:
   - {from: look, to: tell, when: success}
 """
+
+
+def _keyed(api: Api) -> Api:
+    """With the secret that the document refers to."""
+    assert api.ask("PUT", "/secrets/health/KEY", json={"value": "sesame-5511"}).status_code == 200
+    return api
+
+
+@pytest.fixture
+def api(api: Api) -> Api:
+    return _keyed(api)
+
+
+@pytest.fixture(scope="module")
+def shared_api(shared_api: Api) -> Api:
+    return _keyed(shared_api)
 
 
 def _text(api: Api, workflow: str) -> str:
@@ -87,6 +103,9 @@ def test_one_is_started_by_hand(api: Api) -> None:
         assert api.ask("POST", path, "operator", json={name: "nowhere"}).status_code == status
     assert api.ask("POST", path, "operator", json={"input": [1]}).status_code == 422
     assert api.desk.store.audit.list(limit=1)[0].action == "workflows.run"
+    for more in ({"input": {"data": {}}}, {"name": "once more"}):
+        both = api.ask("POST", path, "operator", json={"dataclip": api.work.dataclip} | more)
+        assert (both.status_code, "not both" in both.json()["detail"]) == (422, True)
 
 
 def test_documents_are_kept_replaced_and_taken_out_of_use(api: Api) -> None:
@@ -118,7 +137,7 @@ def test_triggers_and_edges_from_them_outlive_a_new_document(api: Api) -> None:
 
 
 def test_a_project_that_is_not_there_is_made_by_those_whose_role_holds_everywhere(api: Api) -> None:
-    text = NEW.replace("health", "fresh")
+    text = NEW.replace("project: health", "project: fresh")
     assert api.ask("POST", "/workflows", "member", json={"text": text}).status_code == 404
     assert api.ask("POST", "/workflows", "operator", json={"text": text}).json()["project"] == "fresh"
 
@@ -133,9 +152,9 @@ def test_a_project_that_is_not_there_is_made_by_those_whose_role_holds_everywher
         ("https://93.184.216.34/look", "http://169.254.169.254/latest", "steps[0].http"),
         ("https://93.184.216.34/look", "http://user:sesame-5511@example.org/", "steps[0].http"),
         ("https://93.184.216.34/look", "https://93.184.216.34/${HOME}", "steps[0].http"),
-        ("{$ref: KEY}", "Bearer sesame-5511", "steps[1].config.headers.authorization"),
-        ("{$ref: KEY}", "{$secret: abc}", "steps[1]"),
-        ("{$ref: KEY}", '"********"', "steps[1]"),
+        ("{$ref: health/KEY}", "Bearer sesame-5511", "steps[1].config.headers.authorization"),
+        ("{$ref: health/KEY}", "{$secret: abc}", "steps[1]"),
+        ("{$ref: health/KEY}", '"********"', "steps[1]"),
         ("project: health", "project: {name: health, members: {a@example.org: owner}}", "project"),
         ("name: visits", "name: visits\nlimits: {soft: 1}", "limits"),
         ("name: visits", "name: visits\ntriggers: [{name: kafka}]", "triggers"),
@@ -179,7 +198,7 @@ def test_steps_that_are_left_as_they_are_keep_their_secrets_and_others_do_not(ap
 
 
 def test_admins_may_name_code_where_the_machine_allows_it(make_client: Callable[..., Api]) -> None:
-    api = make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_API_ALLOW="python")
+    api = _keyed(make_client(PENSTOCK_HTTP_AUTH="local", PENSTOCK_API_ALLOW="python"))
     text = NEW.replace("http: https://93.184.216.34/look", "python: json:dumps")
     assert api.ask("POST", "/workflows", "operator", json={"text": text}).status_code == 422
     assert api.ask("POST", "/workflows", "admin", json={"text": text}).status_code == 201

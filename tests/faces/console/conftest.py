@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 from tests.support.browser import chromium
 
 ROOT = Path(__file__).resolve().parents[3]
+LOG = "console.log"
 
 _PATIENCE_MS = 60_000
 """How long a page may take: on a busy machine that is long, and a page that is right is not kept waiting."""
@@ -29,19 +30,23 @@ def browser() -> Iterator[Browser]:
 
 @contextlib.contextmanager
 def served(folder: Path, *options: str, module: str = "serving") -> Iterator[str]:
-    """The address of a console over a store in this folder."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"tests.faces.console.{module}", str(folder), *options],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    """The address of a console over a store in this folder. What it logs is held to have no traceback in it."""
+    log = folder / LOG
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"tests.faces.console.{module}", str(folder), *options],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
     try:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
-        assert address, "the console did not start; its reason is on standard error"
+        assert address, f"the console did not start: {log.read_text()}"
         yield address
+        assert "Traceback" not in log.read_text(), log.read_text()
     finally:
         assert process.stdin is not None
         process.stdin.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import orjson
 from penstock.core.dead_letter import DeadLetter, Failure, Stage
 from penstock.core.event import Headers
 from penstock.core.status import State
-from penstock.store import InstanceRow, OwnedPartition, StateRow, Store
+from penstock.store import InstanceRow, OwnedPartition, StateRow, Store, StoreUnavailable
 
 INSTANCE = "plant-1-4711-a1b2c3"
 MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
@@ -117,9 +118,10 @@ class Pulse(threading.Thread):
     def run(self) -> None:
         began = time.monotonic()
         while not self._over.wait(1.0):
-            beat(self._store)
-            if self._works:
-                put_states(self._store, time.monotonic() - began)
+            with contextlib.suppress(StoreUnavailable):  # as an instance's publisher, it goes on later
+                beat(self._store)
+                if self._works:
+                    put_states(self._store, time.monotonic() - began)
 
     def stop(self) -> None:
         self._over.set()

@@ -26,13 +26,17 @@ from penstock.engine.job_book import JobBook
 from penstock.engine.taps import Taps
 from penstock.service.authentication import Authentication
 from penstock.service.health import STARTING
+from penstock.service.logs import configure_logs
 from penstock.service.masking import Masking
 from penstock.service.operations.desk import Desk
 from penstock.store import Store
 from penstock.store.workflow_tables import projects, triggers, workflows
 from penstock.worker.samples import Sample
 from penstock.workflows.notices import gather
-from tests.faces.console.seeding import BIDI, INSTANCE, MARKUP, Pulse, seed
+from tests.faces.console.seeding import BIDI, INSTANCE, MARKUP, Pulse, letter, seed
+
+LARGE = 10_000_000
+"""Bytes of a dead letter's value."""
 
 KEPT = """\
 name: kept-orders
@@ -70,7 +74,12 @@ class Instance:
     def __init__(self) -> None:
         self.id, self.taps, self.spark = INSTANCE, Taps(), Spark()
         config = {"connection": {"bootstrap": "127.0.0.1:1"}, "topics": ["large"], "format": "json"}
-        document: dict[str, Any] = {"source": {"type": "kafka", "config": config}, "action": {"type": "hello_world"}}
+        document: dict[str, Any] = {
+            "source": {"type": "kafka", "config": config},
+            "filters": [{"type": "cel", "config": {"expression": "event.total > 100.0"}}],
+            "transform": [{"type": "drop", "config": {"fields": ["internal"]}}],
+            "action": {"type": "hello_world"},
+        }
         self.flows = [
             Flow(name, PipelineSpec.model_validate(document | {"name": name}))
             for name in ("large-orders", "kept-orders")
@@ -92,7 +101,7 @@ class Instance:
         offset = 0
         while not self.over.wait(0.2):
             wish = self.taps.wish("large-orders", 1)
-            for stage in wish.stages if wish else ():
+            for stage in wish or ():
                 offset += 1
                 made = Sample(stage, 0, "large", 0, offset, 1_700_000_000_000, BIDI)
                 made.value = json.dumps({"id": offset, "card": "4111-1111-1111", "note": MARKUP})
@@ -124,6 +133,7 @@ def main(folder: Path) -> None:
     settings.api.networks.append("localhost")
     with Store.open(url) as store:
         seed(store, letters=False)
+        store.dead_letters.record([letter(70, value=json.dumps({"blob": "x" * LARGE, "note": MARKUP}).encode())])
         tell(store)
         store.managed.create("kept-orders", KEPT, by="ada")
         instance = Instance()
@@ -146,4 +156,5 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    configure_logs()  # to where `served` looks for tracebacks
     main(Path(sys.argv[1]))

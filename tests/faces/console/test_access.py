@@ -57,6 +57,10 @@ def test_a_viewer_is_shown_no_buttons(page: Page) -> None:
     expect(page.locator("h1")).to_have_text("Pipelines")
     assert page.locator("button.act").filter(has_text="Pause").count() == 0
     expect(page.get_by_role("link", name="Audit")).to_have_count(0)
+    page.keyboard.press("?")
+    expect(page.locator("dialog.keys")).to_contain_text("Dead letters")
+    expect(page.locator("dialog.keys")).not_to_contain_text("Audit")
+    page.keyboard.press("Escape")
     page.goto("/pipelines/payments")
     expect(page.locator("h1")).to_have_text("payments")
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)
@@ -96,3 +100,16 @@ def test_a_page_that_stays_open_after_the_log_out_can_do_nothing(page: Page) -> 
     expect(page.locator(".banner")).to_contain_text("Log in again", timeout=30_000)
     page.get_by_role("button", name="Pause large-orders").click()
     expect(page.get_by_text("nobody has logged in")).to_be_visible()
+
+
+def test_a_role_is_changed(page: Page) -> None:
+    page.goto("/users")
+    log_in(page, "ada@example.org")
+    row = page.get_by_label("Users", exact=True).locator("tbody tr").filter(has_text="otto@example.org")
+    for before, after in (("operator", "admin"), ("admin", "operator")):
+        expect(row).to_contain_text(before)
+        page.get_by_role("button", name="Role… otto@example.org").click()
+        page.get_by_label("Role", exact=True).click()
+        page.get_by_role("option", name=after).click()
+        page.get_by_role("button", name="Set role").click()
+        expect(row).to_contain_text(after)

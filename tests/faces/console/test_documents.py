@@ -60,6 +60,19 @@ def test_a_pipeline_is_made(page: Page) -> None:
     expect(page.get_by_role("link", name="orders-by-hand")).to_be_visible()
 
 
+def test_what_is_being_written_outlives_a_reload_and_nothing_more(page: Page) -> None:
+    page.goto("/new/pipeline")
+    write(page, "name: half-written\n")
+    page.reload()
+    expect(page.get_by_label("Document")).to_have_value("name: half-written\n")
+    # The server knows it too.
+    page.get_by_role("button", name="Check").click()
+    expect(page.locator(".finding.bad").first).to_contain_text("Problem")
+    page.goto("/workflows")
+    page.goto("/new/pipeline")
+    expect(page.get_by_label("Document")).to_have_value(next(iter(starters.PIPELINES.values())))
+
+
 @pytest.mark.parametrize(("kind", "documents"), [("pipeline", starters.PIPELINES), ("workflow", starters.WORKFLOWS)])
 def test_what_new_ones_begin_with_can_be_used(page: Page, kind: str, documents: dict[str, str]) -> None:
     page.goto(f"/new/{kind}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.producer import NewRecord, produce
 from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -30,6 +33,15 @@ source:
   type: kafka
   config: {{connection: {{bootstrap: "{bootstrap}"}}, topics: [{topic}], format: json, start: earliest}}
 action: {{type: python, config: {{callable: "booking.py:book"}}}}
+"""
+TABLE = """\
+name: archive
+source:
+  type: kafka
+  config: {{connection: {{bootstrap: "{bootstrap}"}}, topics: [{topic}], format: json, start: earliest}}
+action:
+  type: table
+  config: {{url: "sqlite:///{folder}/archive.db", table: archive, columns: {{id: event.id}}, create: true}}
 """
 
 
@@ -52,7 +64,8 @@ def console(kafka: KafkaBroker, topic: str, folder: Path) -> Iterator[str]:
     """Of an instance, in place of the seeded one."""
     (folder / "booking.py").write_text(BOOK)
     (folder / "payments.yaml").write_text(PIPELINE.format(bootstrap=kafka.bootstrap, topic=topic))
-    with PenstockProcess(["run", folder / "payments.yaml"], folder=folder) as process:
+    (folder / "archive.yaml").write_text(TABLE.format(bootstrap=kafka.bootstrap, topic=topic, folder=folder))
+    with PenstockProcess(["run", folder / "payments.yaml", folder / "archive.yaml"], folder=folder) as process:
         process.wait_ready(120)
         yield f"http://127.0.0.1:{process.http_port}"
 
@@ -98,6 +111,28 @@ def test_a_topic_is_looked_into_with_every_decoder(page: Page, topic: str) -> No
     expect(first).to_contain_text("json", timeout=30_000)
     expect(first).to_contain_text("decoded")
     expect(page.locator(".ask .card").filter(has_text="avro")).to_contain_text("failed")
+    value = page.locator(".ask pre.text").first
+    assert value.evaluate("(e) => e.clientHeight >= e.scrollHeight"), "the value is cut off where the dialog is full"
+
+
+def test_errors_appear_on_a_page_that_is_open(page: Page, kafka: KafkaBroker, topic: str) -> None:
+    page.goto("/pipelines/payments?tab=errors")
+    rows = page.get_by_label("Errors", exact=True).locator("tbody tr")
+    expect(rows.filter(has_text="could not convert")).to_have_count(1)
+    expect(page.locator(".banner")).not_to_contain_text("open dead letter")
+    letters = page.context.new_page()
+    letters.goto("/dead-letters?pipeline=payments")
+    expect(letters.locator("tbody tr")).to_have_count(1)
+    since = letters.get_by_text("Others have failed since this list was made.")
+    expect(since).to_be_hidden()
+    client = KafkaClientConfig.of(ConnectionSpec(bootstrap=kafka.bootstrap))
+    produce(client, [NewRecord(topic, b'{"id": "p9"}', b"k")])
+    expect(rows.filter(has_text="KeyError")).to_have_count(1)
+    expect(page.locator(".banner")).to_contain_text("1 open dead letter")
+    expect(since).to_be_visible()
+    letters.get_by_role("link", name="Show them").click()
+    expect(letters.locator("tbody tr")).to_have_count(2)
+    expect(since).to_be_hidden()
 
 
 def test_offsets_are_reset_after_a_look_at_what_that_does(page: Page, folder: Path) -> None:
@@ -105,9 +140,37 @@ def test_offsets_are_reset_after_a_look_at_what_that_does(page: Page, folder: Pa
     page.goto("/pipelines/payments")
     page.get_by_role("button", name="Offsets…").click()
     page.get_by_role("button", name="Preview").click()
-    expect(page.locator(".ask")).to_contain_text("3 would be worked on again", timeout=30_000)
+    expect(page.locator(".ask")).to_contain_text("4 would be worked on again", timeout=30_000)
     assert ledger(folder) == before
-    page.get_by_role("button", name="Reset offsets").click()
+    reset, partition = page.get_by_role("button", name="Reset offsets"), page.get_by_label("Only partition")
+    expect(reset).to_be_enabled()
+    partition.fill("1.5")
+    expect(reset).to_be_disabled()
+    expect(page.locator(".ask")).not_to_contain_text("would be worked on again")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".ask .problem")).to_contain_text("a partition is named by its number")
+    partition.fill("")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".ask")).to_contain_text("4 would be worked on again")
+    reset.click()
     expect(page.get_by_text("payments: offsets are set")).to_be_visible(timeout=60_000)
     page.goto("/pipelines/payments?tab=history")
     expect(page.locator("tbody")).to_contain_text("offsets set to earliest")
+
+
+def archived(folder: Path) -> list[str]:
+    with closing(sqlite3.connect(folder / "archive.db")) as database:
+        return sorted(row[0] for row in database.execute("SELECT id FROM archive"))
+
+
+def test_offsets_of_a_table_are_reset_with_its_cursor(page: Page, folder: Path) -> None:
+    until(lambda: len(archived(folder)) >= 3, 60, lambda: archived(folder))
+    before = archived(folder)
+    page.goto("/pipelines/archive")
+    page.get_by_role("button", name="Offsets…").click()
+    expect(page.locator(".ask .note")).to_contain_text("what is repeated is written again")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator(".ask")).to_contain_text(f"{len(before)} would be worked on again")
+    page.get_by_role("button", name="Reset offsets").click()
+    expect(page.get_by_text("archive: offsets are set")).to_be_visible()
+    until(lambda: archived(folder) == sorted(before * 2), 60, lambda: archived(folder))

@@ -23,14 +23,23 @@ def row(page: Page, name: str) -> object:
 
 def test_home_tells_what_is_wrong_first(page: Page) -> None:
     open_page(page, "/")
-    expect(page.locator(".banner")).to_contain_text("1 failed, 1 waiting, 1 behind of 7 pipelines.")
-    expect(page.locator(".banner").get_by_role("link", name="payments")).to_be_visible()
+    banner = page.locator(".banner")
+    expect(banner).to_contain_text("1 failed, 1 waiting, 1 behind of 7 pipelines, 3 healthy, 1 at rest.")
+    expect(banner.get_by_role("link", name="payments")).to_be_visible()
+    expect(banner.get_by_role("link", name="42 open dead letters")).to_be_visible()
     names = page.locator("tbody tr td.lead a").all_text_contents()
     assert names[:2] == ["payments", "catalogue-sync"]
     assert sorted(names) == sorted(each.name for each in PIPELINES)
     payments = page.locator("tbody tr").filter(has_text="payments")
     expect(payments.locator(".chip")).to_have_text("failed")
     expect(payments).to_contain_text("amount is not a number")
+
+
+def test_failed_work_orders_are_told_on_every_page_and_found_from_there(page: Page) -> None:
+    open_page(page, "/topics")
+    page.locator(".banner").get_by_role("link", name="5 work orders failed within the hour").click()
+    expect(page.locator("h1")).to_have_text("History")
+    expect(page.locator("tbody tr")).to_have_count(5)
 
 
 def test_home_search_is_kept_in_the_address(page: Page) -> None:
@@ -89,6 +98,13 @@ def test_the_page_of_a_pipeline(page: Page) -> None:
     expect(page.locator("tbody tr")).to_have_count(30)
 
 
+def test_a_stage_leads_to_its_dead_letters(page: Page) -> None:
+    open_page(page, "/pipelines/payments")
+    page.locator(".stage").first.get_by_role("link", name="7 dead letters").click()
+    expect(page).to_have_url(re.compile("stage=decode"))
+    expect(page.locator("tbody tr")).to_have_count(7)
+
+
 def test_the_spec_is_shown_as_yaml(page: Page) -> None:
     open_page(page, "/pipelines/payments?tab=spec")
     expect(page.locator("pre.text")).to_contain_text("topics:")
@@ -133,7 +149,7 @@ def test_a_discard_wants_a_reason(page: Page) -> None:
     page.get_by_role("button", name="Discard", exact=True).click()
     expect(page.get_by_text("A reason is wanted")).to_be_visible()
     page.get_by_label("Reason").fill("a test order")
-    page.get_by_role("button", name="Discard", exact=True).click()
+    page.get_by_label("Reason").press("Enter")
     expect(page.get_by_text("1 dead letters are discarded.")).to_be_visible()
     page.goto("/dead-letters?status=discarded")
     expect(page.locator("tbody tr")).to_have_count(1)
@@ -164,6 +180,12 @@ def test_an_edit_shows_its_difference(page: Page) -> None:
     page.get_by_role("button", name="Show difference").click()
     expect(page.locator(".diff .del")).to_contain_text("twelve")
     expect(page.locator(".diff .add")).to_contain_text('"amount": 12')
+    field.fill("null")
+    expect(page.locator(".diff")).to_have_count(0)
+    page.mouse.click(5, 400)  # beside it: what was written stays
+    expect(field).to_have_value("null")
+    field.press("Escape")
+    expect(field).to_be_hidden()
 
 
 def test_bytes_are_edited_as_hex_and_nonsense_is_refused(page: Page) -> None:
@@ -205,6 +227,16 @@ def test_an_address_that_is_wrong_is_answered_in_words(page: Page, path: str, sa
     expect(page.locator(".problem")).to_contain_text(says)
 
 
+def test_an_address_without_a_page_is_answered_with_the_way_on(context: BrowserContext) -> None:
+    page = context.new_page()
+    answer = page.goto("/pipelins/payments")
+    assert answer is not None
+    assert answer.status == 404
+    expect(page.locator("h1")).to_have_text("There is no such page")
+    page.locator(".main").get_by_role("link", name="Dead letters").click()
+    expect(page.locator("h1")).to_have_text("Dead letters")
+
+
 def test_keys_lead_to_places(page: Page) -> None:
     open_page(page, "/")
     page.keyboard.press("?")
@@ -234,6 +266,11 @@ def test_tokens_are_shown_once(page: Page) -> None:
     page.get_by_label("Name").fill("ci")
     page.get_by_role("button", name="Make").click()
     expect(page.locator(".ask pre.text")).to_contain_text("pst_")
+    page.mouse.click(5, 400)
+    page.keyboard.press("Escape")
+    page.get_by_label("Name").press("Enter")
+    expect(page.locator(".ask pre.text")).to_be_visible()
     page.get_by_role("button", name="Close").click()
     expect(page.locator("tbody tr")).to_contain_text("ci")
+    expect(page.locator("tbody tr")).to_have_count(1)
     assert page.locator("pre.text").count() == 0

@@ -36,7 +36,8 @@ def test_a_mistake_is_named_by_line_and_column_and_nothing_is_kept(page: Page) -
     write(page, KEPT.replace("topics: [orders]", "topics: [orders"))
     page.get_by_role("button", name="Save").click()
     expect(finding.first).to_contain_text("line")
-    page.reload()
+    page.goto("/")
+    page.goto(SPEC)
     expect(page.get_by_label("Document")).to_have_value(KEPT)
 
 
@@ -119,3 +120,14 @@ def test_spark_of_this_instance_is_shown(page: Page) -> None:
     expect(lane).to_contain_text("carpool-0")
     expect(lane).to_contain_text("large-orders, kept-orders")
     expect(page.locator(".figure").filter(has_text="slots")).to_contain_text("2")
+
+
+def test_a_letter_of_ten_megabytes_is_shown_in_part_and_not_edited_here(page: Page) -> None:
+    page.goto("/dead-letters")
+    page.locator("tbody tr a").first.click()
+    expect(page.get_by_text("10.0 MB")).to_be_visible()
+    expect(page.locator("pre.text:visible").first).to_contain_text("more characters")
+    page.get_by_role("tab", name="Hex").click()
+    expect(page.locator("pre.hex:visible")).to_contain_text("more bytes")
+    page.get_by_role("button", name="Edit and replay…").click()
+    expect(page.get_by_text("a value of 10.0 MB is too large to be edited in a browser")).to_be_visible()

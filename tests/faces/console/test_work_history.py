@@ -142,7 +142,7 @@ def test_markup_in_inputs_and_logs_stays_text(page: Page) -> None:
 
 
 WRONG = {
-    "/history?state=nowhere": "status",
+    "/history?state=nowhere": "allowed: pending, running, success, failed",
     "/history?active_after=yesterday": "no time",
     "/history?workflow=nothing": "no such workflow",
     "/history/bulk?kind=burn": "what is to be done",

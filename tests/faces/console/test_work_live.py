@@ -89,3 +89,9 @@ def test_a_wrong_password_is_read_corrected_and_a_work_order_arrives(
     expect(page.get_by_label("Log lines", exact=True)).to_contain_text("patient p-88")
     page.goto("/triggers")
     expect(page.locator("tbody tr")).to_contain_text(re.compile("running|idle"))
+
+    page.goto("/")
+    page.locator("tbody").get_by_role("link", name="clinic/Lab results/kafka").click()
+    expect(page.locator("h1")).to_have_text("clinic/Lab results/kafka")
+    page.get_by_role("link", name="The trigger that it runs for").click()
+    expect(page).to_have_url(re.compile("/triggers/"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -13,7 +14,7 @@ from penstock.core.ids import new_id
 from penstock.service.bulk_jobs import new_worker, work_on_next
 from penstock.service.secrets import SecretBox
 from penstock.service.workflows import apply_workflow
-from penstock.store import Store
+from penstock.store import Store, StoreUnavailable
 from penstock.store.work.claims import Claim, Claims
 from penstock.store.work.history_model import WorkOrderFilter
 from penstock.store.work.results import LogLine, Report, Results, RunEnd, StepResult, StepRow
@@ -74,9 +75,10 @@ def seed_work(store: Store, settings: Settings) -> None:
 
 
 def _indexed(store: Store) -> bool:
-    """What is a second old can be found; the log lines are the last that were written of these."""
+    """What is a second old can be found: inputs and log lines each have a pass of their own."""
     store.search.index_some()
-    return len(store.history.list(WorkOrderFilter(term="onerror", fields=frozenset({"log"})))) == 1
+    logged = store.history.list(WorkOrderFilter(term="onerror", fields=frozenset({"log"})))
+    return len(logged) == 1 and store.search.seconds_behind() == 0
 
 
 def _execute(store: Store) -> None:
@@ -148,7 +150,8 @@ class JobHand(threading.Thread):
     def run(self) -> None:
         worker = new_worker()
         while not self._over.wait(0.3):
-            work_on_next(self._store, worker, lambda: not self._over.is_set())
+            with contextlib.suppress(StoreUnavailable):
+                work_on_next(self._store, worker, lambda: not self._over.is_set())
 
     def stop(self) -> None:
         self._over.set()

@@ -154,6 +154,7 @@ def test_broken_syntax_does_not_hide_the_documents_before_it() -> None:
         ("p.yaml", b"name: a\n b: c\n", "p.yaml:2: is not valid YAML: mapping values are not allowed here"),
         ("p.yaml", b"a: 1\nb: s3cret\nb: s3cret2\n", "p.yaml:3: is not valid YAML: the key 'b' is written twice"),
         ("p.yaml", b"a:\n\t- b\n", "p.yaml:2: is not valid YAML: found character '\\t' that cannot start any token"),
+        ("p.yaml", b"a: +_\n", "p.yaml:1: is not valid YAML: a value is not of the kind that its tag or its sign says"),
         ("p.json", b'{"name": "a",\n "b": c}', "p.json:2: is not valid JSON: Expecting value"),
         ("p.toml", b"a = \n", "p.toml:1: is not valid TOML: Invalid value"),
         ("p.txt", b"", "p.txt: is not a pipeline file; allowed: .yml, .yaml, .json, .toml, .job, .properties"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.publisher import Publisher
 from penstock.store import StateRow, Store
 from penstock.store.errors import StoreUnavailable
+from tests.support.waiting import until
 
 
 @dataclass
@@ -71,6 +73,27 @@ def test_a_store_that_is_away_is_a_trouble_until_it_is_back(here: Here, monkeypa
     publisher.publish()
     assert publisher.trouble is None
     assert told(here) == ["a"]
+
+
+def test_a_store_that_hangs_is_a_trouble_before_it_fails(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frozen server refuses nothing: its clients wait for much longer than a probe does."""
+    publisher = Publisher(here, "1", None)
+    here.bad("a")
+    asked, answer = threading.Event(), threading.Event()
+
+    def hang(_rows: Any) -> None:
+        asked.set()
+        answer.wait(20)
+
+    monkeypatch.setattr("penstock.engine.publisher._PATIENCE", 0.05)
+    monkeypatch.setattr(here.store.pipelines, "put_states", hang)
+    writing = threading.Thread(target=publisher.publish)
+    writing.start()
+    assert asked.wait(10)
+    until(lambda: "no answer for" in (publisher.trouble or ""), 10, lambda: "the store's silence is noticed")
+    answer.set()
+    writing.join(10)
+    assert publisher.trouble is None
 
 
 def test_every_transaction_of_the_store_is_told(here: Here) -> None:

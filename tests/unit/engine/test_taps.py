@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine import taps as module
 from penstock.engine.taps import Taps
-from penstock.worker.samples import Sample, TapStage, TapWish
+from penstock.worker.samples import Allowance, Sample, TapStage
 
 
 class _Clock:
@@ -39,44 +39,73 @@ def test_nothing_is_wished_for_while_nobody_looks() -> None:
     assert taps.wish("p", 1) is None
 
 
-def test_no_more_samples_are_asked_for_than_so_many_a_second(clock: _Clock) -> None:
+def taken(taps: Taps, clock: _Clock, lanes: int, windows: int, seconds: float, *, hungry: bool = True) -> int:
+    """Samples that units of so many lanes bring, one after the other, each taking all that it may."""
+    began = {lane: (clock.now, taps.wish("p", lanes)) for lane in range(lanes)}
+    total = 0
+    for _ in range(windows):
+        for lane in range(lanes):
+            clock.now += seconds / lanes
+            start, wish = began[lane]
+            for stage, allowed in (wish or {}).items() if hungry else ():
+                count = int(allowed.at_once + allowed.per_second * (clock.now - start))
+                taps.give("p", [sample(stage)] * count)
+                total += count
+            began[lane] = clock.now, taps.wish("p", lanes)
+    return total
+
+
+@pytest.mark.parametrize("seconds", [0.05, 1.0, 2.0], ids=["short", "a second", "two seconds"])
+@pytest.mark.parametrize("lanes", [1, 2, 6])
+@pytest.mark.parametrize("per_second", [20, 1_000])
+def test_as_many_samples_come_as_were_asked_for_whatever_windows_take(
+    clock: _Clock, per_second: float, lanes: int, seconds: float
+) -> None:
+    taps = Taps()
+    tap = taps.open("p", ["act", "decode"], per_second, 300)
+    taken(taps, clock, lanes, int(10 / seconds), seconds)
+    tap.take(10_000, 0)
+    before = tap.dropped
+    taken(taps, clock, lanes, int(20 / seconds), seconds)
+    came = len(tap.take(100_000, 0)) + tap.dropped - before
+    assert came == pytest.approx(20 * per_second, rel=0.1)
+
+
+def test_what_was_not_taken_adds_up_to_two_seconds_and_no_more(clock: _Clock) -> None:
     taps = Taps()
     taps.open("p", ["act", "decode"], 20, 300)
-    assert taps.wish("p", 1) == TapWish(("act", "decode"), 10)
-    assert taps.wish("p", 1) is None
-    asked = 0
-    for _ in range(100):
-        clock.now += 0.1
-        wish = taps.wish("p", 1)
-        asked += wish.samples * 2 if wish else 0
-    assert asked == pytest.approx(200, abs=4)
-    clock.now += 60
-    assert taps.wish("p", 2) == TapWish(("act", "decode"), 5), "what was not asked for does not add up; lanes share"
+    taken(taps, clock, 2, 60, 1.0, hungry=False)
+    assert taps.wish("p", 2) == {stage: Allowance(10, 5) for stage in ("act", "decode")}, "lanes and stages share"
 
 
 def test_few_samples_of_many_stages_come_now_and_then(clock: _Clock) -> None:
     taps = Taps()
     taps.open("p", ["act", "decode", "filter"], 1, 300)
-    wishes = []
-    for _ in range(60):
-        clock.now += 1
-        wishes.append(taps.wish("p", 2))
-    asked = [wish for wish in wishes if wish is not None]
-    assert {wish.samples for wish in asked} == {1}
-    assert len(asked) == pytest.approx(20, abs=2)
+    assert taken(taps, clock, 2, 60, 1.0) == pytest.approx(60, abs=9)
 
 
-def test_each_looker_gets_its_stages_and_a_slow_one_the_newest() -> None:
+def test_who_asks_for_few_samples_is_not_flooded_by_who_asks_for_many(clock: _Clock) -> None:
+    taps = Taps()
+    few, many = taps.open("p", ["act"], 10, 300), taps.open("p", ["act", "decode"], 1_000, 300)
+    taken(taps, clock, 1, 10, 1.0)
+    assert len(few.take(10_000, 0)) == pytest.approx(110, abs=11)
+    assert len(many.take(10_000, 0)) + many.dropped > 9_000
+
+
+def test_each_looker_gets_its_stages_and_a_slow_one_the_newest(clock: _Clock) -> None:
     taps = Taps()
     acts, filters, other = (
-        taps.open("p", ["act"], 5, 60),
+        taps.open("p", ["act"], 1_000, 60),
         taps.open("p", ["filter"], 5_000, 60),
         taps.open("q", ["act"], 5, 60),
     )
     assert filters.per_second == 1_000
-    taps.give("p", [sample("act", n) for n in range(2_100)] + [sample("filter", 7)])
-    assert [each.offset for each in acts.take(2, 0)] == [100, 101]
-    assert (acts.dropped, len(acts.take(5_000, 0))) == (100, 1_998)
+    taps.give("p", [sample("filter", 7)])
+    for window in range(3):
+        taps.give("p", [sample("act", 2_000 * window + n) for n in range(2_000)])
+        clock.now += 2
+    assert [each.offset for each in acts.take(2, 0)] == [2_000, 2_001]
+    assert (acts.dropped, len(acts.take(5_000, 0))) == (2_000, 3_998)
     assert [(each.stage, each.offset) for each in filters.take(10, 0)] == [("filter", 7)]
     assert filters.take(10, 0.01) == []
     assert other.take(10, 0) == []

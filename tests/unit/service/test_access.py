@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from penstock.config.http_settings import MaskRule
 from penstock.core.clock import Surroundings
 from penstock.core.errors import ConfigError
+from penstock.kafka.reach import Address
 from penstock.service import outbound
 from penstock.service.access import RIGHTS, ROLES, Actor, NotAllowed, Role, allows, at_most, require, system_actor
-from penstock.service.attempts import Attempts, TooManyAttempts
+from penstock.service.attempts import Attempts, TooManyAttempts, address_key, token_key, user_key
 from penstock.service.masking import Masking
 from penstock.service.outbound import Outbound
 from penstock.service.passwords import hash_password, verify_password
+from penstock.store import Store
 from penstock.workflows.public_address import AddressRefusedError
 
 
@@ -61,6 +65,17 @@ def test_every_address_of_a_name_is_checked_and_returned_for_the_connection(monk
     assert Outbound(["Mixed.example"]).check("mixed.example.") == ["93.184.216.34", "10.0.0.1"]
 
 
+def test_a_cluster_in_use_opens_its_ports_and_nothing_else_on_its_machines() -> None:
+    known = Outbound(clusters=[Address("LocalHost", 9092), Address("127.0.0.1", 9093)])
+    assert known.check("localhost", 9092)
+    assert known.check("127.0.0.1", 9093) == ["127.0.0.1"]
+    for host, port in (("127.0.0.1", 22), ("127.0.0.1", 9092), ("localhost", None), ("127.0.0.1", None)):
+        with pytest.raises(AddressRefusedError):
+            known.check(host, port)
+    assert known.knows("localhost:9092,127.0.0.1:9093")
+    assert not known.knows("localhost:9092,127.0.0.1:22")
+
+
 def test_a_name_without_an_address_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: str) -> list[str]:
         raise OSError(-2, "Name or service not known")
@@ -82,21 +97,35 @@ def test_masks_follow_paths_through_lists() -> None:
     assert masking.bytes("orders", None) is None
 
 
-def test_failures_are_forgotten_after_a_while() -> None:
+def test_what_the_store_said_of_failures_is_remembered_for_as_long_as_it_holds(tmp_path: Path) -> None:
     now = [0.0]
-    attempts = Attempts(2, Surroundings(monotonic=lambda: now[0]))
-    for _ in range(2):
-        attempts.check("a", "b")
-        attempts.failed("a")
-    with pytest.raises(TooManyAttempts) as refused:
-        attempts.check("a", "b")
-    assert refused.value.seconds == 301
-    attempts.check("b")
-    now[0] = 301.0
-    attempts.check("a")
-    attempts.failed("a")
-    attempts.succeeded("a")
-    attempts.check("a")
+    with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+        attempts = Attempts(store.failed_logins, 2, Surroundings(monotonic=lambda: now[0]))
+        for _ in range(2):
+            attempts.check("a", "b")
+            attempts.failed("a")
+        with pytest.raises(TooManyAttempts) as refused:
+            attempts.recall("a", "b")
+        assert 290 <= refused.value.seconds <= 300
+        attempts.check("b")
+        now[0] = 301.0
+        attempts.recall("a")
+        with pytest.raises(TooManyAttempts):
+            attempts.check("a")
+        attempts.succeeded("a")
+        attempts.check("a")
+        attempts.recall("a")
+
+
+def test_addresses_are_counted_by_what_one_caller_has_of_them() -> None:
+    assert address_key("2001:db8:1:2::1") == address_key("2001:db8:1:2:ffff:1:2:3") == "address:2001:db8:1:2::/64"
+    assert address_key("2001:db8:1:2::1") != address_key("2001:db8:1:3::1")
+    assert address_key("fe80::1%eth0") == address_key("fe80::2%eth0")
+    assert address_key("::ffff:10.0.0.9") == address_key("10.0.0.9") != address_key("10.0.0.8")
+    assert address_key("::ffff:10.0.0.9") != address_key("::ffff:10.0.0.8")
+    assert address_key(None) != address_key("testclient")
+    assert len({address_key("10.0.0.9"), token_key("10.0.0.9"), user_key("10.0.0.9")}) == 3
+    assert user_key("Ada@example.org") == user_key("ada@example.org")
 
 
 def test_passwords_are_compared_by_hash_and_have_a_length() -> None:

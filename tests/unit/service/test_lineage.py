@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -154,6 +155,38 @@ def test_a_receiver_that_is_away_gets_everything_later() -> None:
     assert taken.kinds == ["START", "FAIL"]
 
 
+@pytest.mark.parametrize("below", ["", "/", "/behind/a/proxy", "/behind/a/proxy/"])
+def test_a_receiver_may_be_below_a_path(below: str) -> None:
+    with Receiver() as receiver:
+        told = reporter([FakeFlow(spec())], send=sender(LineageSettings(url=f"{receiver.url}{below}")))
+        told.look()
+        told._flush()
+        [request] = receiver.received
+    assert request.path == f"{below.rstrip('/')}/api/v1/lineage"
+
+
+def test_a_slow_receiver_does_not_hold_up_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for the event it is at, nor for those behind it; and nothing is sent twice."""
+    monkeypatch.setattr("penstock.service.lineage._LOOK_EVERY", 0.01)
+    monkeypatch.setattr("penstock.service.lineage._LAST_WORDS", 0.5)
+    asked, taken, answer = threading.Event(), Taken(), threading.Event()
+
+    def slow(event: RunEvent) -> None:
+        asked.set()
+        answer.wait(20)
+        taken(event)
+
+    told = reporter([FakeFlow(spec())], send=slow)
+    told.start()
+    assert asked.wait(10)
+    began = time.monotonic()
+    told.stop()
+    assert time.monotonic() - began < 5
+    answer.set()
+    told.join(10)
+    assert taken.kinds == ["START"], "what came too late is given up"
+
+
 def test_a_refusal_is_an_error() -> None:
     with Receiver(status=403) as receiver:
         send = sender(LineageSettings(url=receiver.url))
@@ -204,3 +237,18 @@ def test_what_is_written_has_the_name_that_others_know_it_by(
 
 def test_topics_are_named_once() -> None:
     assert inputs(spec(), ["b", "a", "b"]) == [("kafka://broker-1:9092", "a"), ("kafka://broker-1:9092", "b")]
+
+
+def test_a_pipeline_that_began_and_failed_between_two_looks_is_told_of_once() -> None:
+    missed, taken = FakeFlow(spec(), state="failed", reason="bad event"), Taken()
+    missed.books.counts.read = 1
+    told = reporter([missed], send=taken)
+    for _ in range(2):
+        told.look()
+        told._flush()
+    assert taken.kinds == ["START", "FAIL"]
+    held = Taken()
+    other = reporter([FakeFlow(spec(), state="failed")], send=held)
+    other.look()
+    other._flush()
+    assert held.kinds == [], "it had failed before, and did not run here"

@@ -105,14 +105,22 @@ def test_references_become_secrets_that_logs_know_to_hide(store: Store) -> None:
     settings = Settings.load({"PENSTOCK_API_NETWORKS": "localhost"})
     named = {"kafka": "canary-1d4"}
     managed = ManagedRunning(store, settings, taken, list, lambda: named)
-    refers = text("a").replace('"localhost:9092"', '"localhost:9092", consumer_config: {sasl.password: {$ref: kafka}}')
-    store.managed.create("a", refers, by="x")
-    store.managed.create("b", refers.replace("name: a", "name: b").replace("$ref: kafka", "$ref: other"), by="x")
+    for name, secret in (("a", "kafka"), ("b", "other")):
+        refers = f'"localhost:9092", consumer_config: {{sasl.password: {{$ref: {secret}}}}}'
+        store.managed.create(name, text(name, name).replace('"localhost:9092"', refers), by="x")
     managed.look()
     spec = taken.running["a"]
     assert spec.source.config.connection.consumer_config["sasl.password"] == "canary-1d4"
     assert "canary-1d4" in spec.secrets
     assert "there is no secret named 'other'" in taken.refused["b"]
+    # Set or changed later, a secret takes effect by itself; one that nobody refers to changes nothing.
+    named |= {"other": "canary-2e5", "third": "canary-3f6"}
+    taken.said.clear()
+    managed.look()
+    assert [said.split()[:2] for said in taken.said] == [["take", "b"]]
+    named["kafka"] = "canary-9z9"
+    managed.look()
+    assert taken.running["a"].source.config.connection.consumer_config["sasl.password"] == "canary-9z9"
 
 
 def test_a_thread_looks_by_itself_until_it_is_stopped(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

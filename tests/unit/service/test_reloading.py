@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -130,6 +131,34 @@ def test_a_file_that_cannot_be_used_leaves_its_pipeline_running(
     assert (noted.since(), noted.told, noted.stale) == (["take native ['c']"], 0, {})
 
 
+def test_a_file_may_get_another_name(folder: Path, noted: Noted, reloader: Reloader) -> None:
+    (folder / "native.yaml").rename(folder / "renamed.yaml")
+    reloader.look()
+    assert noted.since() == []
+    (folder / "renamed.yaml").write_text(NATIVE.replace("action:", "acton:"))
+    reloader.look()
+    assert noted.since() == [], "it goes on as it was, by its new file"
+    assert "renamed.yaml" in noted.stale["native"]
+
+
+def test_a_copy_under_another_name_does_not_take_the_place_of_what_runs(
+    folder: Path, noted: Noted, reloader: Reloader
+) -> None:
+    """`native-old.yaml` comes before `native.yaml` where files are sorted."""
+    copy = folder / "native-old.yaml"
+    copy.write_text(NATIVE.replace("[a]", "[old]"))
+    reloader.look()
+    assert noted.since() == []
+    assert "is taken by" in noted.stale["native"]
+    copy.unlink()
+    reloader.look()
+    assert (noted.since(), noted.told, noted.stale) == ([], 0, {})
+    copy.write_text(NATIVE.replace("[a]", "[old]"))
+    (folder / "native.yaml").unlink()
+    reloader.look()
+    assert noted.since() == ["take native ['old']"], "it is the only one now"
+
+
 def test_one_of_two_documents_may_be_bad(folder: Path, noted: Noted, reloader: Reloader) -> None:
     second = NATIVE.replace("native", "second")
     (folder / "native.yaml").write_text(f"{NATIVE}---\n{second}")
@@ -167,6 +196,68 @@ def test_a_folder_that_cannot_be_watched_is_looked_at(folder: Path, noted: Noted
         until(lambda: noted.done == ["take native ['a']"], 10, lambda: noted.done)
     finally:
         reloader.stop(10.0)
+
+
+def test_a_folder_that_is_away_for_a_moment_stops_nothing(tmp_path: Path, noted: Noted) -> None:
+    folder, aside = tmp_path / "pipelines", tmp_path / "aside"
+    folder.mkdir()
+    (folder / "native.yaml").write_text(NATIVE)
+    reloader = Reloader([folder], loaded(folder), noted, loaded, 3600.0)
+    folder.rename(aside)
+    reloader.look()
+    assert noted.since() == []
+    assert "no such file or folder" in noted.stale["native"]
+    aside.rename(folder)
+    reloader.look()
+    assert (noted.since(), noted.told, noted.stale) == ([], 0, {})
+    (folder / "native.yaml").unlink()
+    reloader.look()
+    assert noted.since() == ["drop native"], "an empty folder says that there is no pipeline"
+
+
+def test_a_folder_that_was_made_anew_is_seen(tmp_path: Path, noted: Noted) -> None:
+    """As `git` and `rsync` do it: the folder that is watched is no more."""
+    folder = tmp_path / "pipelines"
+    folder.mkdir()
+    (folder / "native.yaml").write_text(NATIVE)
+    reloader = Reloader([folder], loaded(folder), noted, loaded, 0.2)
+    (folder / "native.yaml").write_text(NATIVE.replace("[a]", "[b]"))
+    reloader.start()
+    try:
+        until(lambda: noted.done == ["take native ['b']"], 20, "what changed before the watch began is not seen")
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / "native.yaml").write_text(NATIVE.replace("[a]", "[c]"))
+        until(lambda: noted.done[-1:] == ["take native ['c']"], 20, lambda: noted.done)
+        (folder / "native.yaml").write_text(NATIVE.replace("[a]", "[dd]"))
+        until(lambda: noted.done[-1:] == ["take native ['dd']"], 20, lambda: noted.done)
+    finally:
+        reloader.stop(10.0)
+
+
+def test_a_configmap_is_seen_as_kubernetes_changes_it(tmp_path: Path, noted: Noted) -> None:
+    """Files are links through `..data`, a link that is replaced as a whole."""
+    folder = tmp_path / "mounted"
+    for number, topic in ((1, "a"), (2, "b")):
+        (folder / f"..{number}").mkdir(parents=True)
+        (folder / f"..{number}" / "native.yaml").write_text(NATIVE.replace("[a]", f"[{topic}]"))
+    (folder / "..data").symlink_to("..1")
+    (folder / "native.yaml").symlink_to("..data/native.yaml")
+    reloader = Reloader([folder], loaded(folder), noted, loaded, 3600.0)
+    turn = iter(range(1000))
+    reloader.start()
+
+    def swapped() -> list[str]:
+        # Until it watches, a change may pass unseen.
+        (folder / "..data_tmp").symlink_to("..2" if next(turn) % 2 == 0 else "..1")
+        (folder / "..data_tmp").rename(folder / "..data")
+        return noted.done
+
+    try:
+        until(swapped, 30, "the new files are not seen", every_s=1.5)
+    finally:
+        reloader.stop(10.0)
+    assert noted.done[0] == "take native ['b']"
 
 
 def test_jobs_are_looked_at_in_a_folder_in_which_something_is_written_all_the_time(folder: Path, noted: Noted) -> None:

@@ -14,6 +14,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError
 from penstock.core.metrics import Metrics
 from penstock.service import taking
+from penstock.service.reloading import Reloader
 from penstock.service.taking import Taking
 from penstock.store import StateRow
 
@@ -131,3 +132,24 @@ def test_one_that_cannot_be_made_leaves_the_old_one(taker: Taking, instance: Fak
     assert instance.shown == {}
     taker.drop("new")
     assert [flow.name for flow in instance.flows] == ["good"]
+
+
+def test_what_was_refused_is_forgotten_with_its_file(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
+    """Whether it never ran, or runs by its file as it was before."""
+    loaded = read(tmp_path, **{name: TEXT.format(name=name) for name in ("good", "new", "other")})
+    taker.tell(loaded, {})
+    reloader = Reloader([tmp_path], loaded, taker, lambda _: load([tmp_path], {}), 3600.0)
+    instance.refuses = {"new"}
+    for spec in loaded.specs:
+        taker.take(spec, loaded)
+    instance.refuses = {"new", "good"}
+    (tmp_path / "good.yaml").write_text(TEXT.format(name="good").replace("[a]", "[b]"))
+    reloader.look()
+    assert (list(instance.shown), instance.problems) == (["new"], 2)
+    assert [flow.name for flow in instance.flows if flow.stale] == ["good"]
+    (tmp_path / "new.yaml").unlink()
+    reloader.look()
+    assert (instance.shown, instance.problems) == ({}, 1)
+    (tmp_path / "good.yaml").unlink()
+    reloader.look()
+    assert ([flow.name for flow in instance.flows], instance.shown, instance.problems) == (["other"], {}, 0)

@@ -26,8 +26,13 @@ def test_every_piece_of_a_text_is_found_by_its_numbers(before: str, looked_for: 
         assert not asked.some or numbers.intersection(asked.some)
 
 
+def test_one_byte_is_not_asked_for() -> None:
+    """Its runs are so many that a look at every text is sooner done."""
+    assert search.asked("%") == search.asked("") == ([], [])
+
+
 def test_numbers_fit_into_small_integers_and_tell_texts_apart() -> None:
-    everything = search.asked("z").some + search.asked("\x7f").some + search.asked("ÿ").every
+    everything = search.asked("zz").some + search.asked("\x7f\x7f").some + search.asked("ÿ").every
     assert all(-32_768 <= number <= 32_767 for number in everything)
     assert not _indexed("no such order", "{}").intersection(search.asked("zq").some)
     assert not _indexed("нет такого заказа", "{}").issuperset(search.asked("платёж").every)

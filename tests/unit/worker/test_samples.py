@@ -11,10 +11,11 @@ import pytest
 from penstock.config.spec import PipelineSpec
 from penstock.core.event import Event, Record
 from penstock.engine.blueprint import blueprint_of
+from penstock.worker import samples as module
 from penstock.worker.chain import Broken, Item
 from penstock.worker.lane import Lane
 from penstock.worker.protocol import Assignment, Bounds, UnitOutcome, UnitRequest, WindowRequest
-from penstock.worker.samples import Sample, Sampler, TapStage, TapWish
+from penstock.worker.samples import Allowance, Sample, Sampler, TapStage, TapWish
 
 ALL: tuple[TapStage, ...] = ("decode", "filter", "transform", "act")
 STEPS = """
@@ -28,6 +29,10 @@ def change(event):
         raise ValueError("four")
     return event.replaced({"id": event.value["id"], "moved": event.value["card"]})
 """
+
+
+def wish(samples: int, *stages: TapStage) -> TapWish:
+    return dict.fromkeys(stages, Allowance(samples, 0))
 
 
 def unit(folder: Path, values: list[bytes], tap: TapWish | None, *, retries: int = 1) -> UnitOutcome:
@@ -76,7 +81,7 @@ def test_nobody_looks_and_nothing_is_taken(tmp_path: Path) -> None:
 
 
 def test_what_each_stage_made_of_events(tmp_path: Path) -> None:
-    outcome = unit(tmp_path, [*values(6), b"no json"], TapWish(ALL, 20))
+    outcome = unit(tmp_path, [*values(6), b"no json"], wish(20, *ALL))
     found = by_stage(outcome.samples)
     assert found["decode"] == [(n, "passed") for n in range(6)] + [(6, "failed")]
     assert found["filter"] == [(0, "dropped"), (1, "dropped"), *((n, "passed") for n in (2, 3, 4, 5))]
@@ -94,11 +99,11 @@ def test_what_each_stage_made_of_events(tmp_path: Path) -> None:
 
 
 def test_only_the_stages_that_are_wanted(tmp_path: Path) -> None:
-    assert set(by_stage(unit(tmp_path, values(6), TapWish(("act",), 20)).samples)) == {"act"}
+    assert set(by_stage(unit(tmp_path, values(6), wish(20, "act")).samples)) == {"act"}
 
 
 def test_an_event_that_is_tried_again_later_waits(tmp_path: Path) -> None:
-    outcome = unit(tmp_path, values(4), TapWish(("act",), 20), retries=3)
+    outcome = unit(tmp_path, values(4), wish(20, "act"), retries=3)
     assert by_stage(outcome.samples) == {"act": [(2, "acted"), (3, "waiting")]}
 
 
@@ -107,20 +112,52 @@ def events(count: int, value: Any = None) -> list[Item]:
 
 
 def test_samples_are_spread_over_a_batch_and_leave_room_for_later_ones() -> None:
-    sampler = Sampler(TapWish(("act",), 10), str, transforms=False)
+    sampler = Sampler(wish(10, "act"), str, transforms=False)
     sampler.handed(events(1_000))
     assert [sample.offset // 200 for sample in sampler.samples] == [0, 1, 2, 3, 4]
     for _ in range(50):
         sampler.handed(events(1_000))
     assert len(sampler.samples) == 10
     assert {sample.offset % 200 for sample in sampler.samples} != {0}, "a fixed step would meet every second event only"
-    few = Sampler(TapWish(("act",), 10), str, transforms=False)
+    few = Sampler(wish(10, "act"), str, transforms=False)
     few.handed(events(7))
     assert [sample.offset for sample in few.samples] == list(range(7))
 
 
+def test_a_unit_takes_more_samples_the_longer_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    sampler = Sampler({"act": Allowance(0.5, 50.0)}, str, transforms=False)
+    per_batch = []
+    for _ in range(200):
+        now += 0.01
+        had = len(sampler.samples)
+        sampler.handed(events(2_000))
+        per_batch.append(len(sampler.samples) - had)
+    assert sum(per_batch) == pytest.approx(100, abs=1), "two seconds"
+    assert max(per_batch) == 1, "evenly"
+
+
+@pytest.mark.parametrize("kept", [range(0), range(0, 1_000, 100), range(0, 1_000, 2), range(1_000)])
+def test_what_a_filter_dropped_is_told_from_what_it_passed(kept: range) -> None:
+    sampler = Sampler(wish(1_000, "filter"), str, transforms=False)
+    batch = events(1_000)
+    sampler.stepped("filter", 0, batch, [batch[place] for place in kept])
+    assert [sample.offset for sample in sampler.samples if sample.became == "passed"] == list(kept)
+    assert sum(sample.became == "dropped" for sample in sampler.samples) == 1_000 - len(kept)
+
+
+def test_an_event_is_known_again_after_a_transform_that_made_its_record_anew() -> None:
+    sampler = Sampler(wish(10, "transform"), str, transforms=True)
+    sampler.stepped("transform", 0, events(3), [Event(Record("t", 0, 2), {"anew": True})])
+    assert [(sample.became, sample.value) for sample in sampler.samples][1:] == [
+        ("dropped", '{"n":1}'),
+        ("passed", '{"anew":true}'),
+    ]
+
+
 def test_large_values_are_cut_and_very_large_ones_left_out() -> None:
-    sampler = Sampler(TapWish(("act",), 100), str, transforms=False)
+    sampler = Sampler(wish(1_000, "act"), str, transforms=False)
     sampler.handed(events(1, "x" * 50_000))
     huge = Event(Record("t", 0, 0, None, b"x" * 300_000), {})
     sampler.handed([huge])
@@ -128,9 +165,9 @@ def test_large_values_are_cut_and_very_large_ones_left_out() -> None:
     assert first.is_cut
     assert len(first.value or "") == 16_000
     assert (second.value, second.why) == (None, "too large to be shown: 300,000 bytes")
-    for _ in range(3):
+    for _ in range(20):
         sampler.handed(events(30, "x" * 50_000))
-    assert sum(len(sample.value or "") for sample in sampler.samples) < 1_000_000
+    assert sum(len(sample.value or "") for sample in sampler.samples) < 2_500_000
 
 
 class _Odd:
@@ -143,7 +180,7 @@ class _Odd:
 
 @pytest.mark.parametrize("odd", [_Odd(), float("nan"), {1: object()}, b"\xff"], ids=["raises", "nan", "object", "raw"])
 def test_whatever_a_value_is_the_unit_goes_on(odd: Any) -> None:
-    sampler = Sampler(TapWish(("act", "filter"), 10), str, transforms=False)
+    sampler = Sampler(wish(10, "act", "filter"), str, transforms=False)
     item = Event(Record("t", 0, 0), odd)
     own = Event(Record("t", 0, 1))
     own.event = odd

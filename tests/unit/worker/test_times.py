@@ -52,6 +52,22 @@ def test_acts_are_timed(way: str, slow: float) -> None:
     assert acting.chain.times.take() == {}
 
 
+@pytest.mark.parametrize("way", ["serial", "batches", "threads", "loop"])
+@pytest.mark.parametrize("count", [3, 500])
+def test_latencies_stand_for_every_event_that_was_acted_on(way: str, count: int) -> None:
+    """Few clocks are read, and none for what failed."""
+
+    def act(event: Event) -> None:
+        if event.record.offset() % 10 == 9:
+            raise ValueError("no")
+
+    fed: list[Any] = [Event(Record("t", 0, i, b"k", b"{}", None, 1, 1), {}, "t") for i in range(count)]
+    tally, _ = run(ways(act)[way], fed)
+    tally.end()
+    assert tally.acted == count - count // 10
+    assert tally.latencies.total == tally.acted
+
+
 def test_the_steps_before_the_action_are_timed() -> None:
     spec = PipelineSpec.model_validate(
         {

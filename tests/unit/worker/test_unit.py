@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.errors import Unavailable
 from penstock.core.event import Record
 from penstock.engine.blueprint import blueprint_of
 from penstock.kafka.reader import Batch, Trouble
 from penstock.worker import pipeline
+from penstock.worker.chain import Chain
 from penstock.worker.lane import Lane
 from penstock.worker.protocol import Assignment, Partition, UnitOutcome, UnitRequest, WindowRequest
 
@@ -125,3 +127,35 @@ def test_a_partition_that_waits_leaves_room_for_the_others(
         ]
     assert {part.partition: part.frontier for part in assignments} == {0: 5, 1: 0}
     assert out.read_text().split() == ["0", "1", "2", "3", "4"]
+
+
+def test_a_worker_that_wants_to_be_told_says_no_more_of_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """After each outage that kept a pipeline from being made, it is asked for without its blueprint once."""
+    request = UnitRequest(1, "p", 1, b"", [Assignment("t", 0, 1, 0)], SECONDS, 1_000)
+    (outcome,) = Lane().run(WindowRequest("l", SECONDS, [request], detach=False)).units
+    assert outcome.halt is not None
+    assert outcome.halt.kind == "unknown"
+    assert capfd.readouterr().err == ""
+
+
+def test_what_an_outage_lets_nobody_work_on_is_not_counted_as_read(
+    blueprint: bytes, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read again with every trial: hours without a registry would make millions of a few events."""
+    monkeypatch.setattr(Log, "records", {("t", 0): records(0, (b'{"n": %d}' % n for n in range(3)))}, raising=False)
+    lane = Lane()
+
+    def run(number: int) -> UnitOutcome:
+        request = UnitRequest(number, "p", 1, blueprint, [Assignment("t", 0, 1, 0)], SECONDS, 1_000)
+        (outcome,) = lane.run(WindowRequest("l", SECONDS, [request], detach=False)).units
+        return outcome
+
+    def away(*_: Any) -> None:
+        raise Unavailable("the registry is away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(Chain, "prepare", away)
+        held = run(1)
+    assert (held.halt is not None, held.counts.read, [part.frontier for part in held.partitions]) == (True, 0, [0])
+    after = run(2)
+    assert (after.counts.read, after.counts.acted) == (3, 3)
