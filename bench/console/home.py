@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 from bench.engine.rig import SINK, Rig, Usage
 from bench.report import Bar, Result
-from bench.store.letters import fill, filters
+from bench.store.letters import fill, filters, hard_filters
 from penstock.store import Store
 
 PIPELINES: Final = 300
@@ -32,18 +32,10 @@ SECONDS: Final = 60
 _ROUNDS: Final = 5
 _LISTS: Final = {
     "pipelines": "/api/v1/pipelines",
-    "pipelines, by name": "/api/v1/pipelines?search=pipeline-29",
+    "pipelines, by name": "/api/v1/pipelines?text=pipeline-29",
     "work orders": "/api/v1/work-orders",
     "audit": "/api/v1/audit",
 }
-_FACETS: Final = {
-    "all": {},
-    "pipeline": {"pipeline": "pipeline-0"},
-    "text (frequent)": {"text": "paid"},
-    "error (frequent, old)": {"error": "legacy gateway"},
-    "text (two characters)": {"text": "zq"},
-}
-"""What is counted beside a list."""
 
 
 def console(rig: Rig, _: Namespace) -> list[Result]:
@@ -148,11 +140,10 @@ def _cost(alone: float, watched: float, again: float) -> Result:
 
 def _lists(process: PenstockProcess) -> Result:
     asked: dict[str, str] = dict(_LISTS)
-    for name, which in filters(LETTERS, LETTERS // COPIES).items():
-        given = {key: str(value) for key, value in asdict(which).items() if value not in (None, ())}
-        asked[f"dead letters, {name}"] = f"/api/v1/dead-letters?{httpx.QueryParams(given)}"
-    for name, which in _FACETS.items():
-        asked[f"facets, {name}"] = f"/api/v1/dead-letters/facets?{httpx.QueryParams(which)}"
+    for name, which in (filters(LETTERS, LETTERS // COPIES) | hard_filters(LETTERS)).items():
+        given = httpx.QueryParams({key: str(value) for key, value in asdict(which).items() if value is not None})
+        asked[f"dead letters, {name}"] = f"/api/v1/dead-letters?{given}"
+        asked[f"facets, {name}"] = f"/api/v1/dead-letters/facets?{given}"
     figures, problems = {}, []
     # One client: making one takes as long as most answers.
     with httpx.Client(base_url=process.url, timeout=30) as client:

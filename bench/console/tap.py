@@ -1,11 +1,15 @@
-"""What a pipeline loses while somebody watches its events: a drain with a live tap, between two without."""
+"""What a pipeline loses while somebody watches: drains in which a looker comes and goes every few seconds."""
 
 from __future__ import annotations
 
 import contextlib
+import statistics
 import threading
 import time
 from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Final
 
 import httpx
@@ -13,79 +17,142 @@ from tests.support.instance import PenstockProcess
 from tests.support.waiting import until
 
 from bench.engine.rig import Rig
+from bench.engine.seen import Seen
 from bench.report import Bar, Result
 
 PARTITIONS: Final = 4
 _PER_SECOND: Final = 1_000
+_TIMES: Final = 4
+"""The other drains' events so often: one drain has to hold several phases."""
+_WARM_UP: Final = 3.0
+"""Seconds of a drain before its first phase."""
+_PHASE: Final = 4.0
+_TURN: Final = 1.5
+"""Seconds at the beginning of a phase that are dropped: windows that run already do not know of a looker yet."""
+_PHASES: Final = ("A", "tap", "A_again", "tail")
+_STREAMS: Final = {
+    "tap": f"tap?per_second={_PER_SECOND}&limit=100000&seconds=300",
+    "tail": "topics/{topic}/tail?last=0&limit=100000&seconds=300",
+}
+
+
+@dataclass(frozen=True)
+class _Phase:
+    name: str
+    rate: float
+    """Events a second."""
+    streamed: float
+    """Samples or records a second that reached the looker."""
 
 
 class _Watcher(threading.Thread):
-    """Reads the stream of samples of all stages, as the page does."""
+    """Reads a stream of server-sent events to its end, or until told to go."""
 
-    def __init__(self, process: PenstockProcess, pipeline: str) -> None:
+    def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
-        self._url = f"{process.url}/api/v1/pipelines/{pipeline}/tap?per_second={_PER_SECOND}&limit=100000&seconds=300"
-        self.samples = 0
-        self.over = threading.Event()
+        self._url = url
+        self.count = 0
+        self._over = threading.Event()
 
     def run(self) -> None:
-        # The instance ends while somebody looks.
+        # The instance may end while somebody looks.
         with contextlib.suppress(httpx.RemoteProtocolError), httpx.stream("GET", self._url, timeout=30) as answer:
             answer.raise_for_status()
             for line in answer.iter_lines():
-                self.samples += line.startswith("data: ") and line != "data: {}"
-                if self.over.is_set():
+                self.count += line.startswith("data: ") and line != "data: {}"
+                if self._over.is_set():
                     return
+
+    def leave(self) -> None:
+        self._over.set()
+        self.join(10)
 
 
 def tap(rig: Rig, options: Namespace) -> list[Result]:
-    """A drain with a live tap of all stages, between drains without one: medians of alternating rounds."""
+    """Drains with a live tap, with a live tail of the topic, and with nobody who looks, in turns."""
     (topic,) = rig.topics("tapped", 1, PARTITIONS)
-    rig.produce("preload", [topic], partitions=PARTITIONS, count=options.events)
-    rates: dict[str, list[float]] = {"A": [], "tapped": [], "A_again": []}
-    samples: list[int] = []
+    events = options.events * _TIMES
+    rig.produce("preload", [topic], partitions=PARTITIONS, count=events)
+    drains: list[list[_Phase]] = []
     problems: list[str] = []
     for number in range(options.rounds):
-        for name, found in rates.items():
-            watched = samples if name == "tapped" else None
-            found.append(_drained(rig, topic, f"{name}-{number}", options.events, samples=watched, problems=problems))
-    best = {name: sorted(found)[len(found) // 2] for name, found in rates.items()}
-    control = abs(best["A"] - best["A_again"]) / max(best["A"], best["A_again"])
-    slower = 1 - best["tapped"] / ((best["A"] + best["A_again"]) / 2)
-    figures = {f"{name}_events_per_s": round(rate) for name, rate in best.items()} | {
-        "samples": min(samples, default=0),
-        "control_percent": round(100 * control, 1),
-        "slower_percent": round(100 * slower, 1),
-        "slower_percent_beyond_control": round(100 * max(0.0, slower - control), 1),
-        "rounds": {name: [round(rate) for rate in found] for name, found in rates.items()},
-    }
+        names = islice(cycle(_PHASES), number, None)
+        drains.append(_drained(rig, topic, f"round-{number}", names, problems))
+    phases = [phase for drain in drains for phase in drain]
+    rates = {name: [phase.rate for phase in phases if phase.name == name] for name in _PHASES}
+    figures = {f"{name}_events_per_s": round(statistics.median(found)) for name, found in rates.items()}
+    control = abs(_slower(drains, "A_again", apart=2))
+    figures["control_percent"] = round(100 * control, 1)
+    bars = []
+    for name in _STREAMS:
+        slower = _slower(drains, name, apart=1)
+        came = statistics.median(phase.streamed for phase in phases if phase.name == name)
+        figures |= {
+            f"{name}_streamed_per_s": round(came),
+            f"{name}_slower_percent": round(100 * slower, 1),
+            f"{name}_slower_percent_beyond_control": round(100 * max(0.0, slower - control), 1),
+        }
+        bars.append(Bar(figure=f"{name}_slower_percent_beyond_control", at_most=5))
+        bars.append(Bar(figure=f"{name}_streamed_per_s", at_least=0.9 * _PER_SECOND))
+    figures["rounds"] = {name: [round(rate) for rate in found] for name, found in rates.items()}
     what = (
-        f"{options.events:,} events through a no-op function, with up to {_PER_SECOND:,} samples a second streamed "
-        f"to a client, and without; medians of {options.rounds} alternating rounds. A, A again: the control."
+        f"{events:,} events through a no-op function while {_PER_SECOND:,} more come each second. In turns of"
+        f" {_PHASE:g} s: nobody looks (A), a tap of {_PER_SECOND:,} samples a second is streamed to a client, nobody"
+        " looks (A again), a tail of the topic is streamed. Each turn is compared with the two around it in which"
+        f" nobody looks (the control: A again, with A); medians of the turns of {options.rounds} drains."
     )
-    bars = [Bar(figure="slower_percent_beyond_control", at_most=5)]
-    return [Result(name="live tap", what=what, figures=figures, bars=bars, problems=problems)]
+    return [Result(name="live tap and tail", what=what, figures=figures, bars=bars, problems=problems)]
 
 
-def _drained(rig: Rig, topic: str, name: str, events: int, *, samples: list[int] | None, problems: list[str]) -> float:
+def _slower(drains: list[list[_Phase]], name: str, *, apart: int) -> float:
+    """By which part such turns are slower than those so many before and after them, in the median: the machine's speed
+    drifts by more than what is measured, but not from one turn to the next."""
+    shares = []
+    for drain in drains:
+        for place in range(apart, len(drain) - apart):
+            if drain[place].name == name:
+                around = (drain[place - apart].rate + drain[place + apart].rate) / 2
+                shares.append(1 - drain[place].rate / around)
+    return statistics.median(shares) if shares else float("nan")
+
+
+def _drained(rig: Rig, topic: str, name: str, names: Iterator[str], problems: list[str]) -> list[_Phase]:
     process, seen = rig.prepared(rig.pipelines(name, [topic], "counted"))
     group = f"{name}-{topic}"
+    found: list[_Phase] = []
     with process:
-        watcher = _Watcher(process, group)
         process.wait_ready(120)
-        if samples is not None:
-            watcher.start()
-        began = time.monotonic()
-        until(lambda: rig.broker.lag(group, topic) == 0, 120 + events / 20_000, "all is committed", every_s=0.5)
-        taken = time.monotonic() - began
-        watcher.over.set()
-        process.stop(60)
-    count, _ = seen.span()
-    if count != events:
-        problems.append(f"{name}: the sink saw {count:,} of {events:,} events")
-    if samples is not None:
-        samples.append(watcher.samples)
-        if watcher.samples < taken * _PER_SECOND / 5:
-            problems.append(f"{name}: {watcher.samples} samples in {taken:.0f} s")
-    warm, seconds = seen.span(before=events // 20)
-    return warm / seconds
+        producer = rig.producer("pace", [topic], rate=_PER_SECOND, seconds=600)
+        try:
+            until(lambda: seen.count() > 0, 60, "the drain begins")
+            time.sleep(_WARM_UP)
+            # What is left would last for less than the phase at the rate of the one before.
+            while rig.broker.lag(group, topic) > _PHASE * (found[-1].rate if found else 100_000):
+                found.append(_phase(next(names), process, group, topic, seen))
+        finally:
+            producer.terminate()
+            producer.wait(30)
+        until(lambda: rig.broker.lag(group, topic) == 0, 120, "all is committed", every_s=0.5)
+        if process.stop(60) != 0:
+            problems.append(f"{name}: the instance did not end in good order")
+    count, produced = seen.count(), sum(rig.broker.end_offsets(topic).values())
+    if count != produced:
+        problems.append(f"{name}: the sink saw {count:,} of {produced:,} events")
+    if len(found) < len(_PHASES):
+        problems.append(f"{name}: only {len(found)} turns; --events makes drains longer")
+    return found
+
+
+def _phase(name: str, process: PenstockProcess, pipeline: str, topic: str, seen: Seen) -> _Phase:
+    stream = _STREAMS.get(name)
+    watcher = _Watcher(f"{process.url}/api/v1/pipelines/{pipeline}/{stream.format(topic=topic)}") if stream else None
+    if watcher:
+        watcher.start()
+    time.sleep(_TURN)
+    began, had = time.time_ns(), watcher.count if watcher else 0
+    time.sleep(_PHASE - _TURN)
+    ended, has = time.time_ns(), watcher.count if watcher else 0
+    if watcher:
+        watcher.leave()
+    events, seconds = seen.between(began, ended)
+    return _Phase(name, events / seconds, (has - had) / (_PHASE - _TURN))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -196,12 +197,27 @@ def filters(count: int, fresh: int) -> dict[str, DeadLetterFilter]:
     }
 
 
+def hard_filters(count: int) -> dict[str, DeadLetterFilter]:
+    """What no index answers well: pages may have to go on elsewhere."""
+    return {
+        "error (a sign)": DeadLetterFilter(error="%"),
+        "error (a sign), time": DeadLetterFilter(error="%", until=START + count * 9),
+        "text (one character), status, time": DeadLetterFilter(status="discarded", since=START + count * 9, text="a"),
+        "text (absent, of frequent parts)": DeadLetterFilter(text='"total": 99'),
+        "stage and status (not lately)": DeadLetterFilter(stage="act", status="replayed"),
+        "stage and status (few, not lately)": DeadLetterFilter(stage="decode", status="discarded"),
+        "topic, stage, error (a sign)": DeadLetterFilter(topic="topic-0", stage="timeout", error="%"),
+        "fingerprint, status (not lately)": DeadLetterFilter(fingerprint=f"{0:016x}", status="discarded"),
+        "partition, stage, status, text": DeadLetterFilter(partition=0, stage="decode", status="replayed", text="a"),
+    }
+
+
 def listed(store: Store, which: DeadLetterFilter) -> tuple[float, float, int]:
     """Median and maximum in milliseconds, and how many rows."""
     took, rows = [], 0
     for _ in range(ROUNDS):
         began = time.perf_counter()
-        rows = len(store.dead_letters.list(which, limit=100))
+        rows = len(store.dead_letters.page(which, limit=100).rows)
         took.append((time.perf_counter() - began) * 1000)
     return statistics.median(took), max(took), rows
 
@@ -231,7 +247,57 @@ def measure(store: Store, name: str, count: int, copies: int) -> list[Result]:
         figures=figures | {"rows found": rows},
         bars=bars,
     )
-    return [recorded, lists, others(store, name)]
+    return [recorded, lists, of_several(store, name, count, fresh), plans(store, name), others(store, name)]
+
+
+def of_several(store: Store, name: str, count: int, fresh: int) -> Result:
+    """What a member of a project asks for without naming a pipeline."""
+    members = {
+        "300 pipelines": tuple(f"pipeline-{number}" for number in range(300)),
+        "3 rare pipelines": ("pipeline-37", "pipeline-38", "pipeline-39"),
+    }
+    unnamed = {
+        what: which for what, which in (filters(count, fresh) | hard_filters(count)).items() if which.pipeline is None
+    }
+    figures: dict[str, Any] = {}
+    for whose, pipelines in members.items():
+        for what, which in unnamed.items():
+            mine = replace(which, pipelines=pipelines)
+            for kind, ask in (("page", store.dead_letters.page), ("facets", store.dead_letters.facets)):
+                figures[f"{kind} of {whose}, {what}: median, ms"] = _median(partial(ask, mine))
+    bars = [] if store.is_local else [Bar(figure=figure, at_most=300) for figure in figures]
+    what = f"Pages of 100 letters, and facets, of some pipelines only; {ROUNDS} times each."
+    return Result(name=f"{name}: letters of several pipelines", what=what, figures=figures, bars=bars)
+
+
+def plans(store: Store, name: str) -> Result:
+    """Dry runs of bulk work: all letters of a filter are counted."""
+    figures: dict[str, Any] = {}
+    for what, which in {
+        "stage": DeadLetterFilter(stage="act"),
+        "status": DeadLetterFilter(status="new"),
+        "error (a sign)": DeadLetterFilter(error="%"),
+        "text (one character)": DeadLetterFilter(text="a"),
+        "text (two characters)": DeadLetterFilter(text="er"),
+        "text (in all)": DeadLetterFilter(text="paid"),
+        "text (absent, of frequent parts)": DeadLetterFilter(text='"total": 99'),
+        "text (absent)": DeadLetterFilter(text="zebra crossing"),
+    }.items():
+        figures[f"replay, {what}: median, ms"] = _median(partial(store.dead_letters.claimable, which))
+        figures[f"discard, {what}: median, ms"] = _median(partial(store.dead_letters.discardable, which))
+    return Result(
+        name=f"{name}: plans", what=f"Letters that a job would take, counted {ROUNDS} times.", figures=figures
+    )
+
+
+def _median(work: Callable[[], object]) -> float:
+    """Milliseconds."""
+    took = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        work()
+        took.append((time.perf_counter() - began) * 1000)
+    return round(statistics.median(took), 1)
 
 
 def sizes(store: Store) -> dict[str, Any]:
