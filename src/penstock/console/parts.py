@@ -118,6 +118,11 @@ def box(classes: str) -> Iterator[ui.element]:
         yield element
 
 
+def fold(name: str) -> ui.expansion:
+    """What is shown when its name is pressed. At once: what moves while it unfolds is missed by a quick click."""
+    return ui.expansion(visible(name)).classes("w-full").props('dense :duration="0"')
+
+
 @contextmanager
 def card(name: str) -> Iterator[ui.element]:
     """A titled card; the block fills its body."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nicegui import ui
 from pydantic import ValidationError
 
 from penstock.config.problems import InvalidConfigError
-from penstock.console.parts import box, problem
+from penstock.console.parts import box, fold, problem
 from penstock.console.schema_form import FieldSpec, Form, field_of
 from penstock.core.errors import PenstockError
 from penstock.service.operations.trigger_models import NewTrigger, TriggerChange, TriggerDetail
@@ -63,7 +62,7 @@ class TriggerForm:
         asked = [name for name in kafka["properties"] if name not in (*_FIRST, *_NOT_ASKED)]
         with box("fields"):
             self._kafka = Form(_fields(kafka, _FIRST), values, kept)
-        with ui.expansion("More settings").classes("w-full").props("dense") as self._more, box("fields"):
+        with fold("More settings") as self._more, box("fields"):
             self._extra = Form(_fields(kafka, asked), values, kept)
             # A group is taken over once, when the trigger is made.
             group = ["group_id"] if known is None else []

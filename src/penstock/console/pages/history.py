@@ -10,7 +10,7 @@ from penstock.console import words
 from penstock.console.frame import Visit, pages, refreshing, url
 from penstock.console.order_filters import PATH, Chosen, chosen
 from penstock.console.order_words import STATES, opened_row, order_row, state_name
-from penstock.console.parts import box, button, empty, grow, link, once, problem, text, title, told
+from penstock.console.parts import box, button, empty, fold, grow, link, once, problem, text, title, told
 from penstock.console.tables import Column, cell, expandable, table
 from penstock.core.errors import PenstockError
 from penstock.service.operations import work_orders as operations
@@ -179,7 +179,7 @@ def _times(asked: Chosen) -> None:
         _choice("last 30 days", asked.address(**plain), here=not any(name in asked.words for name in plain))
         _choice("any time", asked.address(**(plain | {"any_time": "true"})), here="any_time" in asked.words)
     fields: dict[str, ui.input] = {}
-    with ui.expansion("Times").classes("w-full").props("dense"), box("stack"):
+    with fold("Times"), box("stack"):
         for name, label in _TIMES:
             fields[name] = ui.input(label, value=asked.words.get(name, ""), placeholder="2h, or 2026-11-01")
             fields[name].classes("field").props("outlined dense")

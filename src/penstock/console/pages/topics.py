@@ -17,6 +17,7 @@ from penstock.console.parts import (
     crumb,
     empty,
     facts,
+    fold,
     heading,
     plain,
     problem,
@@ -184,7 +185,7 @@ async def _open(visit: Visit, record: RecordView, pipeline: str) -> None:
             said("Fields of it are masked by a rule of this installation.", "note")
         value = raw(record.value)
         plain(words.text_of(value) or "These bytes are not text.")
-        with ui.expansion("Hex"):
+        with fold("Hex"):
             raw_bytes(value)
         heading("Decoders")
         with box("steps") as attempts:
