@@ -202,16 +202,17 @@ def test_a_slow_action_delays_nobody_but_itself(
     engine.module(
         "slow.py",
         """
-        import time
+        import pathlib, time
 
         def act(event, config):
-            time.sleep(6)
+            while not pathlib.Path(config["release"]).exists():
+                time.sleep(0.1)
             with open(config["path"], "a") as file:
                 file.write(f"{event.meta['kafka']['offset']}\\n")
         """,
     )
     slow_topic, quick_topic, out = topic(), topic(), tmp_path / "quick.jsonl"
-    slow_out = tmp_path / "slow.txt"
+    slow_out, release = tmp_path / "slow.txt", tmp_path / "release"
     slow_out.touch()
     kafka.produce(slow_topic, orders(2))
     slow = engine.run(
@@ -219,7 +220,11 @@ def test_a_slow_action_delays_nobody_but_itself(
             "slow",
             kafka.bootstrap,
             [slow_topic],
-            action={"type": "python", "config": {"callable": "./slow.py:act", "config": {"path": str(slow_out)}}},
+            action={
+                "type": "python",
+                "config": {"callable": "./slow.py:act", "config": {"path": str(slow_out), "release": str(release)}},
+            },
+            options={"timeout": "10m"},
         )
     )
     quick = engine.run(
@@ -228,8 +233,9 @@ def test_a_slow_action_delays_nobody_but_itself(
     until(lambda: slow.busy, WAIT_S, "the slow action to begin")
     for round_ in range(1, 6):
         kafka.produce(quick_topic, orders(10))
-        until(lambda n=round_: len(lines(out)) >= 10 * n, 5.0, "the quick pipeline beside the slow one")
-    assert len(slow_out.read_text().split()) < 2
+        until(lambda n=round_: len(lines(out)) >= 10 * n, WAIT_S, "the quick pipeline beside the slow one")
+    assert slow_out.read_text() == ""
+    release.touch()
     until(lambda: slow_out.read_text().split() == ["0", "1"], WAIT_S, "the slow pipeline to finish in order")
     until(lambda: kafka.lag("slow", slow_topic) == 0, WAIT_S, "the slow pipeline's commit")
     engine.stop(slow)

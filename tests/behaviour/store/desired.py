@@ -54,7 +54,7 @@ class DesiredBehaviour:
         assert (mine.held, mine.held_by, mine.state) == (True, "one", "running")
         assert store.desired.hold("orders", by="two", seconds=60).held_by == "one"
         assert store.desired.hold("orders", by="one", seconds=0.2).held_by == "one"
-        until(lambda: not store.desired.all()["orders"].held, 5, "the lease has ended")
+        until(lambda: not store.desired.all()["orders"].held, 60, "the lease has ended")
         assert store.desired.hold("orders", by="two", seconds=60).held_by == "two"
         assert store.desired.release("orders", by="one").held_by == "two"
         assert not store.desired.release("orders", by="two").held

@@ -70,7 +70,7 @@ def test_signals_are_taken_inside_and_given_back(number: signal.Signals) -> None
     before = signal.getsignal(number)
     with Stop() as stop:
         os.kill(os.getpid(), number)
-        assert stop.asked.wait(5)
+        assert stop.asked.wait(60)
     assert signal.getsignal(number) is before
 
 
@@ -79,10 +79,10 @@ def test_whoever_calls_and_who_is_called_are_told_the_same(*, inside: bool) -> N
     with Stop() as outer:
         if not inside:
             os.kill(os.getpid(), signal.SIGTERM)
-            assert outer.asked.wait(5)
+            assert outer.asked.wait(60)
         with Stop(outer.asked) as inner:
             if inside:
                 os.kill(os.getpid(), signal.SIGTERM)
-            assert inner.asked.wait(5)
+            assert inner.asked.wait(60)
         assert outer.asked.is_set()
         os.kill(os.getpid(), signal.SIGTERM)
