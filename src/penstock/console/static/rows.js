@@ -45,7 +45,8 @@ const of = (row, col, part) => row[`${col.name}_${part}`];
 
 export default {
   template: `
-    <q-table ref="qRef" :filter-method="found" hide-selected-banner no-results-label="Nothing is like this.">
+    <q-table ref="qRef" v-bind="given" v-model:pagination="pagination" :filter-method="found" hide-selected-banner
+      no-results-label="Nothing is like this.">
       <template v-slot:header-cell="props">
         <q-th :props="props" :tabindex="props.col.sortable ? 0 : null" :aria-sort="order(props.col)"
           @keydown.enter="props.sort(props.col)" @keydown.space.prevent="props.sort(props.col)">{{ props.col.label }}</q-th>
@@ -57,6 +58,17 @@ export default {
     </q-table>
   `,
   emits: ["act", "opened"],
+  // The order is the browser's own: the server, told of it, would answer with the whole table, at every load too.
+  inheritAttrs: false,
+  data() {
+    return { pagination: this.$attrs.pagination };
+  },
+  computed: {
+    given() {
+      const { pagination, "onUpdate:pagination": told, ...rest } = this.$attrs;
+      return rest;
+    },
+  },
   methods: {
     of,
     shown: (row, col) => row[`${col.name}_text`] ?? row[col.name],
@@ -68,7 +80,7 @@ export default {
       return rows.filter((row) => searched.some((col) => words(row, col).some(is)));
     },
     order(col) {
-      const { sortBy, descending } = this.$attrs.pagination;
+      const { sortBy, descending } = this.pagination;
       return !col.sortable ? null : sortBy !== col.name ? "none" : descending ? "descending" : "ascending";
     },
     called: (props) => props.row.called ?? props.key,
