@@ -56,7 +56,7 @@ class RunSummary:
 
     pipelines: dict[str, PipelineSummary]
     failed: bool
-    """A pipeline failed or did not catch up, or a file could not be used."""
+    """A pipeline did not catch up, or failed and nobody asked for the stop, or a file could not be used."""
     failed_pipelines: tuple[str, ...] = ()
     asked: bool = True
     """It was told to stop; False: nothing was left to do."""
@@ -164,10 +164,12 @@ def run_instance(
             _end_lookers(managed, reloader, triggers)
             upkeep.close()
             instance.stop(ends.remaining)
+        failures = tuple(flow.name for flow in instance.flows if flow.state == "failed")
         return RunSummary(
             instance.summary(),
-            failed or any(flow.state == "failed" for flow in instance.flows),
-            failed_pipelines=tuple(flow.name for flow in instance.flows if flow.state == "failed"),
+            # Whoever stops an instance asks whether it stopped; what failed before was told when it did.
+            failed or (bool(failures) and not asked.asked.is_set()),
+            failed_pipelines=failures,
             asked=asked.asked.is_set(),
             clean=instance.stopped_cleanly,
             statistics={flow.name: statistics(flow) for flow in instance.flows},
