@@ -21,6 +21,8 @@ log = structlog.get_logger("penstock.control")
 _EVERY = 0.5
 """Seconds between looks at the store. A cold member may sit in a poll for another one: together they stay below the
 two seconds within which every instance obeys."""
+_LAST_WORDS = 5.0
+"""Seconds that a stop waits for the store to be told what flows want."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,22 +82,24 @@ class Control(threading.Thread):
         self._away = False
 
     def run(self) -> None:
-        while not self._done:
+        over = False
+        while not over:
             self._wake.wait(_EVERY)
             self._wake.clear()
+            over = self._done  # asked before the last look, which is for what the flows wanted until the stop
             try:
                 self.refresh()
             except Exception:
                 log.exception("control failed; it goes on")
 
     def stop(self) -> None:
-        """A last try to write what the flows wanted."""
+        """A last try to write what the flows wanted; a store that hangs is not waited for."""
         self._done = True
         self._wake.set()
         if self.is_alive():
-            self.join(5.0)
+            self.join(_LAST_WORDS)
         if self._unwritten:
-            self.refresh()
+            log.warning("the store was not told what pipelines wanted", pipelines=sorted(self._unwritten))
 
     def refresh(self) -> None:
         """Write what flows want, then read what is wanted of them."""

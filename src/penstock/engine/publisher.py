@@ -29,6 +29,8 @@ _HEARTBEAT = 2.0
 _EXPIRE = 60.0
 _PATIENCE = 5.0
 """Seconds after which a store that has not answered counts as away: a server that hangs refuses nothing for long."""
+_LAST_WORDS = 10.0
+"""Seconds that a stop waits for the store to be told of it: fewer than SQLite waits for a lock, or a stop may last."""
 
 
 class Published(Protocol):
@@ -73,24 +75,28 @@ class Publisher(threading.Thread):
                 self.publish()
             except Exception:
                 log.exception("publishing failed; it goes on")
+        try:
+            self._leave()
+        except Exception:
+            log.exception("the store was not told of the stop")
 
     def stop(self) -> None:
-        """A last word, then the instance is forgotten; what it did stays in the history."""
+        """A last word, then the instance is forgotten; what it did stays in the history. A store that hangs is not
+        waited for: others see that this instance is silent."""
         self._done.set()
-        self.join(_PATIENCE)
-        # A store that was away a moment ago would be waited for in vain; others see that this instance is silent.
-        if self.trouble is None:
-            self.publish()
-        if self.trouble is None:
-            self._leave()
-        else:
+        self.join(_LAST_WORDS)
+        if self.is_alive() or self.trouble is not None:
             log.warning("the store was not told of the stop", reason=self.trouble)
 
     def _leave(self) -> None:
-        try:
-            self._store.instances.remove(self._row.id)
-        except Unavailable as error:
-            log.warning("the store was not told of the stop", reason=str(error))
+        # A store that was away a moment ago would be waited for in vain.
+        if self.trouble is None:
+            self.publish()
+        if self.trouble is None:
+            try:
+                self._store.instances.remove(self._row.id)
+            except Unavailable as error:
+                self._trouble = str(error)
 
     @property
     def trouble(self) -> str | None:

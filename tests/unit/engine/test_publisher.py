@@ -102,3 +102,32 @@ def test_every_transaction_of_the_store_is_told(here: Here) -> None:
     here.store.ping()
     here.store.pipelines.put_state("a", "one", "idle")
     assert seen == ["read", "write"]
+
+
+def test_a_stop_tells_the_store_and_does_not_wait_for_one_that_hangs(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.engine.publisher._EVERY", 0.01)
+    publisher = Publisher(here, "1", None)
+    here.bad("a")
+    publisher.start()
+    until(lambda: here.store.instances.alive(60), 60, "the instance is known")
+    publisher.stop()
+    assert here.store.instances.alive(60) == []
+
+    asked, answer = threading.Event(), threading.Event()
+
+    def hang(_rows: Any) -> None:
+        asked.set()
+        answer.wait(60)
+
+    monkeypatch.setattr("penstock.engine.publisher._LAST_WORDS", 0.05)
+    monkeypatch.setattr(here.store.pipelines, "put_states", hang)
+    hung = Publisher(here, "1", None)
+    hung.start()
+    assert asked.wait(60)
+    hung.stop()
+    assert hung.is_alive(), "it was not waited for"
+    answer.set()
+    hung.join(60)
+    assert not hung.is_alive()
