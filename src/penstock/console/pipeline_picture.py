@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nicegui import ui
+from nicegui.elements.mixins.text_element import TextElement
+
 from penstock.console import words
 from penstock.console.frame import url
 from penstock.console.parts import box, card, figure, link, text
@@ -25,8 +28,13 @@ _PLACES: Final = (
 
 
 _OPEN: Final = "open dead letters"
-_Did = tuple[str, str, list[tuple[str, str]]]
-"""What a stage did, how fast, and its dead letters with the way to them."""
+_FAILS: Final = {
+    "source": ("decode",),
+    "filter": ("filter",),
+    "transform": ("transform",),
+    "action": ("act", "write", "timeout", "crash"),
+}
+"""The stages of dead letters that each kind of box has, its own one first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,8 @@ class Picture:
     """Figures, stages and partitions; looked at again and again."""
 
     def __init__(self, shown: Shown) -> None:
-        self._drawn: tuple[StageCounts, FacetsView] | None = None
+        self._drawn: list[Stage] | None = None
+        self._boxes: list[_Box] = []
         with box("figures"):
             letters = url("/dead-letters", pipeline=shown.detail.name)
             self._figures = [
@@ -60,15 +69,79 @@ class Picture:
     def show(self, now: Shown) -> None:
         for element, (_, value) in zip(self._figures, _figures(now), strict=True):
             element.text = value
-        if (now.counts, now.facets) != self._drawn:
-            self._drawn = (now.counts, now.facets)
-            self._stages.clear()
-            with self._stages:
-                _stages(now)
+        self._show_stages(now)
         rows = _places(now)
         if rows != self._places.rows:
             self._places.rows = rows
         self._places.visible, self._none.visible = bool(rows), not rows
+
+    def _show_stages(self, now: Shown) -> None:
+        """Drawn anew when the spec is another one. Figures change in place: a link may be pressed just now."""
+        stages = stages_of(now.detail.spec) if now.detail.spec is not None else []
+        if stages != self._drawn:
+            self._drawn = stages
+            self._stages.clear()
+            with self._stages:
+                self._boxes = _boxes(stages, now.detail.name)
+        for each in self._boxes:
+            each.show(now)
+
+
+class _Box:
+    """One stage: what it did, how fast, and its dead letters with the way to them."""
+
+    def __init__(self, stage: Stage, pipeline: str) -> None:
+        self._kind = stage.kind
+        self._fails: dict[str, ui.link] = {}
+        with box("stage"):
+            text(stage.kind, "kind")
+            text(stage.what, "what")
+            if stage.more:
+                text(stage.more, "small muted wrap")
+            self._did = text("", "count small")
+            self._pace = text("", "small muted")
+            for step in _FAILS[stage.kind]:
+                self._fails[step] = link("", url("/dead-letters", pipeline=pipeline, stage=step), "fails small")
+        for element in self._told:
+            element.visible = False
+
+    @property
+    def _told(self) -> list[TextElement]:
+        return [self._did, self._pace, *self._fails.values()]
+
+    def show(self, now: Shown) -> None:
+        failed = now.facets.counts.get("stage", {})
+        own, *_ = self._fails
+        self._did.text = _did(self._kind, now.counts)
+        self._pace.text = next(filter(None, (_pace(now, step) for step in self._fails)), "")
+        for step, shown in self._fails.items():
+            many = failed.get(step, 0)
+            shown.text = f"{words.number(many)} dead letters{'' if step == own else f' ({step})'}" if many else ""
+        for element in self._told:
+            element.visible = bool(element.text)
+
+
+def _boxes(stages: list[Stage], pipeline: str) -> list[_Box]:
+    """Those that tell what was done. Instances count all filters together, so the first one tells for all of them."""
+    if not stages:
+        text("Its spec is not known yet: it has not run.", "muted")
+    telling: dict[str, _Box] = {}
+    for index, stage in enumerate(stages):
+        if index:
+            text("→", "arrow")
+        telling.setdefault(stage.kind, _Box(stage, pipeline))
+    return list(telling.values())
+
+
+def _did(kind: str, counts: StageCounts) -> str:
+    if kind == "transform":
+        return ""
+    many, word = {
+        "source": (counts.read, "read"),
+        "filter": (counts.filtered, "filtered"),
+        "action": (counts.acted, "acted on"),
+    }[kind]
+    return f"{words.number(many)} {word}"
 
 
 def _figures(shown: Shown) -> list[tuple[str, str]]:
@@ -82,65 +155,12 @@ def _figures(shown: Shown) -> list[tuple[str, str]]:
     ]
 
 
-def _stages(shown: Shown) -> None:
-    if shown.detail.spec is None:
-        text("Its spec is not known yet: it has not run.", "muted")
-        return
-    failed = shown.facets.counts.get("stage", {})
-
-    def fails(*stages: str) -> list[tuple[str, str]]:
-        return [
-            (
-                f"{words.number(failed[step])} dead letters" + (f" ({step})" if step != stages[0] else ""),
-                _letters(shown, step),
-            )
-            for step in stages
-            if failed.get(step)
-        ]
-
-    counts: dict[str, _Did] = {
-        "source": (f"{words.number(shown.counts.read)} read", _pace(shown, "decode"), fails("decode")),
-        "filter": (f"{words.number(shown.counts.filtered)} filtered", _pace(shown, "filter"), fails("filter")),
-        "transform": ("", _pace(shown, "transform"), fails("transform")),
-        "action": (
-            f"{words.number(shown.counts.acted)} acted on",
-            _pace(shown, "act") or _pace(shown, "write"),
-            fails("act", "write", "timeout", "crash"),
-        ),
-    }
-    said: set[str] = set()
-    for index, stage in enumerate(stages_of(shown.detail.spec)):
-        if index:
-            text("→", "arrow")
-        # Instances count all filters together, so the first one tells for all of them.
-        _stage(stage, *(("", "", []) if stage.kind in said else counts[stage.kind]))
-        said.add(stage.kind)
-
-
 def _pace(shown: Shown, stage: str) -> str:
     """How long the stage takes per event, where that is known."""
     times = shown.counts.times.get(stage)
     if times is None or times.p50_ms is None:
         return ""
     return f"p50 {words.millis(times.p50_ms)}, p99 {words.millis(times.p99_ms)}"
-
-
-def _letters(shown: Shown, stage: str) -> str:
-    return url("/dead-letters", pipeline=shown.detail.name, stage=stage)
-
-
-def _stage(stage: Stage, count: str, pace: str, fails: list[tuple[str, str]]) -> None:
-    with box("stage"):
-        text(stage.kind, "kind")
-        text(stage.what, "what")
-        if stage.more:
-            text(stage.more, "small muted wrap")
-        if count:
-            text(count, "count small")
-        if pace:
-            text(pace, "small muted")
-        for said, where in fails:
-            link(said, where, "fails small")
 
 
 def _places(shown: Shown) -> list[dict[str, Any]]:

@@ -59,6 +59,18 @@ def test_a_column_is_sorted_by_the_keyboard_and_stays_so(page: Page) -> None:
     expect(lag).to_be_focused()
 
 
+def test_a_way_to_dead_letters_stays_in_focus_while_figures_of_its_stage_change(page: Page) -> None:
+    page.goto("/pipelines/shipments")
+    letters = page.locator(".stage").last.get_by_role("link", name="3 dead letters")
+    read = page.locator(".stage").first.locator(".count")
+    letters.focus()
+    before = read.inner_text()
+    expect(read).not_to_have_text(before)
+    expect(letters).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("stage=act"))
+
+
 @pytest.mark.parametrize(
     ("written", "found"),
     [
