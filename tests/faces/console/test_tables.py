@@ -71,6 +71,19 @@ def test_a_way_to_dead_letters_stays_in_focus_while_figures_of_its_stage_change(
     expect(page).to_have_url(re.compile("stage=act"))
 
 
+def test_a_table_comes_with_its_page_and_is_not_sent_again_for_being_sorted(page: Page) -> None:
+    sent: list[str] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sent.append(str(frame))))
+    page.goto("/workflows")
+    header = page.get_by_role("columnheader").first
+    header.click()
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    page.get_by_role("button", name="Light or dark").click()  # what the server was told before is answered before
+    expect(page.get_by_role("button", name="Light or dark")).to_have_text("Light")
+    assert sent
+    assert [frame for frame in sent if "nicegui-rows" in frame] == []
+
+
 @pytest.mark.parametrize(
     ("written", "found"),
     [

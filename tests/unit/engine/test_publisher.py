@@ -40,6 +40,17 @@ def here(tmp_path: Path) -> Iterator[Here]:
         yield Here(store)
 
 
+class Hanging:
+    """Stands in for a call of the store, and answers nobody until it is let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.answer = threading.Event(), threading.Event()
+
+    def __call__(self, _rows: Any) -> None:
+        self.asked.set()
+        self.answer.wait(60)
+
+
 def told(here: Here) -> list[str]:
     return [row.pipeline for row in here.store.pipelines.states() if row.instance == here.id]
 
@@ -79,20 +90,15 @@ def test_a_store_that_hangs_is_a_trouble_before_it_fails(here: Here, monkeypatch
     """A frozen server refuses nothing: its clients wait for much longer than a probe does."""
     publisher = Publisher(here, "1", None)
     here.bad("a")
-    asked, answer = threading.Event(), threading.Event()
-
-    def hang(_rows: Any) -> None:
-        asked.set()
-        answer.wait(20)
-
+    hang = Hanging()
     monkeypatch.setattr("penstock.engine.publisher._PATIENCE", 0.05)
     monkeypatch.setattr(here.store.pipelines, "put_states", hang)
     writing = threading.Thread(target=publisher.publish)
     writing.start()
-    assert asked.wait(10)
-    until(lambda: "no answer for" in (publisher.trouble or ""), 10, lambda: "the store's silence is noticed")
-    answer.set()
-    writing.join(10)
+    assert hang.asked.wait(60)
+    until(lambda: "no answer for" in (publisher.trouble or ""), 60, lambda: "the store's silence is noticed")
+    hang.answer.set()
+    writing.join(60)
     assert publisher.trouble is None
 
 
@@ -115,19 +121,14 @@ def test_a_stop_tells_the_store_and_does_not_wait_for_one_that_hangs(
     publisher.stop()
     assert here.store.instances.alive(60) == []
 
-    asked, answer = threading.Event(), threading.Event()
-
-    def hang(_rows: Any) -> None:
-        asked.set()
-        answer.wait(60)
-
+    hang = Hanging()
     monkeypatch.setattr("penstock.engine.publisher._LAST_WORDS", 0.05)
     monkeypatch.setattr(here.store.pipelines, "put_states", hang)
     hung = Publisher(here, "1", None)
     hung.start()
-    assert asked.wait(60)
+    assert hang.asked.wait(60)
     hung.stop()
     assert hung.is_alive(), "it was not waited for"
-    answer.set()
+    hang.answer.set()
     hung.join(60)
     assert not hung.is_alive()
