@@ -30,7 +30,7 @@ from penstock.core.errors import ConfigError, DecodeError, PenstockError
 from penstock.core.event import Event, Headers, Record, RecordLike, json_default
 from penstock.core.plugin import Action, Decoder, PipelineContext
 from penstock.datahub.events import EVENTS
-from penstock.worker.chain import Broken, Chain, Item
+from penstock.pipeline.chain import Chain, FailedItem, Item
 
 __all__ = ["Given", "Outcome", "Run", "TestPipeline", "given", "run_pipeline"]
 
@@ -287,7 +287,7 @@ class TestPipeline:
     def _outcome(self, item: Item | None, result: Any) -> Outcome:
         if item is None:
             return Outcome(outcome="filtered")
-        if isinstance(item, Broken):
+        if isinstance(item, FailedItem):
             return _failed(item.stage, item.error, item.value)
         if isinstance(result, BaseException):
             return _failed("act", result, item.value, item)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.flow import Flow
+from penstock.engine.pipelines.runner import PipelineRunner
 from tests.support.datahub import Records, dataset
 from tests.support.engine import Engine, lines
 from tests.support.home import prepared_home
@@ -59,13 +59,13 @@ class Site:
         source = {"type": "kafka", "config": {"connection": connection, "topic_routes": routes}}
         return {"name": name, "source": source, "action": action, "options": options, **more}
 
-    def stop(self, flow: Flow, out: Path) -> list[Any]:
+    def stop(self, flow: PipelineRunner, out: Path) -> list[Any]:
         """End a pipeline; what its action wrote before it was closed."""
         self.engine.stop(flow)
         until(lambda: lines(out)[-1:] == ["closed"], WAIT_S, lambda: lines(out))
         return lines(out)[:-1]
 
-    def run(self, name: str, action: dict[str, Any], **more: Any) -> Flow:
+    def run(self, name: str, action: dict[str, Any], **more: Any) -> PipelineRunner:
         return self.engine.run(self.document(f"{name}-{self.changes}", action, **more))
 
 
@@ -161,7 +161,7 @@ def test_a_batch_is_acknowledged_when_it_is_full_and_the_rest_at_the_end(site: S
     assert lines(out) == [list(range(10)), list(range(10, 20)), list(range(20, 25))]
 
 
-def _committed(site: Site, flow: Flow) -> int | None:
+def _committed(site: Site, flow: PipelineRunner) -> int | None:
     return site.kafka.offsets(flow.spec.group).get((site.changes, 0))
 
 

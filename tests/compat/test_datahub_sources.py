@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.flow import Flow
+from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.service.validation import load_checked
 from tests.support.catalogue import Call, Catalogue
 from tests.support.engine import Engine
@@ -207,7 +207,7 @@ class Site:
             | more.pop("options", {}),
         } | more
 
-    def run(self, source: str, **more: Any) -> Flow:
+    def run(self, source: str, **more: Any) -> PipelineRunner:
         return self.engine.run(self.document(source, **more))
 
     @property
@@ -218,10 +218,10 @@ class Site:
     def numbers(self, word: str) -> list[int]:
         return [int(line.split()[1]) for line in self.log if line.startswith(f"{word} ")]
 
-    def wait(self, line: str, flow: Flow) -> None:
+    def wait(self, line: str, flow: PipelineRunner) -> None:
         until(lambda: line in self.log, WAIT_S, lambda: f"{line!r}: {flow.state} {flow.reason} {self.log[-20:]}")
 
-    def wait_state(self, state: str, flow: Flow) -> None:
+    def wait_state(self, state: str, flow: PipelineRunner) -> None:
         until(lambda: flow.state == state, WAIT_S, lambda: f"{state}: {flow.state} {flow.reason} {self.log[-20:]}")
 
 

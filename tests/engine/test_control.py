@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from penstock.core.commit_metadata import decode
 from penstock.core.errors import ConfigError
-from penstock.core.holes import decode
 from penstock.service import pipelines
 from penstock.service.offsets import Target, cluster_of, plan_reset, reset_offsets
 from penstock.service.specs import current_spec

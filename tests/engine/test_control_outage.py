@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.metrics import Metrics
-from penstock.engine.control import Control, Wanted
+from penstock.engine.desired_state import DesiredState, DesiredStateSync
 from penstock.store import Store
 from tests.support.postgres import PostgresServer
 
@@ -17,9 +17,9 @@ class Obedient:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.wanted = Wanted()
+        self.wanted = DesiredState()
 
-    def want(self, wanted: Wanted) -> None:
+    def want(self, wanted: DesiredState) -> None:
         self.wanted = wanted
 
 
@@ -27,7 +27,7 @@ class Obedient:
 def test_while_the_store_is_away_nothing_changes_and_nothing_is_forgotten() -> None:
     with PostgresServer() as server, Store.open(server.create_database()) as store:
         paused, strict = Obedient("paused"), Obedient("strict")
-        control = Control("one", store, Metrics(), lambda: [paused, strict])
+        control = DesiredStateSync("one", store, Metrics(), lambda: [paused, strict])
         store.desired.set("paused", "paused", by="ann", reason="too loud")
         control.refresh()
         assert paused.wanted.paused
@@ -58,8 +58,8 @@ def test_while_the_store_is_away_nothing_changes_and_nothing_is_forgotten() -> N
 def test_a_pause_of_the_breaker_is_tried_after_its_time_on_every_instance() -> None:
     with PostgresServer() as server, Store.open(server.create_database()) as store:
         here, there = Obedient("orders"), Obedient("orders")
-        one = Control("one", store, Metrics(), lambda: [here])
-        two = Control("two", store, Metrics(), lambda: [there])
+        one = DesiredStateSync("one", store, Metrics(), lambda: [here])
+        two = DesiredStateSync("two", store, Metrics(), lambda: [there])
         one.pause("orders", by="breaker", reason="half of it failed", resume_after=0.0)
         assert here.wanted.paused, "at once, before the store knows"
         one.refresh()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from penstock.engine.flow import Flow
+from penstock.engine.pipelines.runner import PipelineRunner
 from tests.support.engine import Engine, coordinates, lines, pipeline
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
@@ -33,7 +33,7 @@ def to_file(path: Path) -> dict[str, Any]:
     return {"type": "file", "config": {"path": str(path)}}
 
 
-def caught_up(kafka: KafkaBroker, flow: Flow, topic: str) -> None:
+def caught_up(kafka: KafkaBroker, flow: PipelineRunner, topic: str) -> None:
     until(
         lambda: kafka.lag(flow.spec.group, topic) == 0,
         WAIT_S,

@@ -17,8 +17,8 @@ from confluent_kafka import Producer
 from penstock.config.loading import load
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
-from penstock.engine.replay import lane_names
-from penstock.engine.spark import Spark
+from penstock.engine.replay.replay import lane_names
+from penstock.engine.spark.context import Spark
 from penstock.service.replay import Edit, LetterReplay, PreparedReplay, plan_file, plan_letters, plan_range
 from penstock.service.replayers import release_orphans
 from penstock.service.warm_up import begin_spark

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.engine.flow import Flow
+from penstock.engine.pipelines.runner import PipelineRunner
 from tests.support.engine import Engine, pipeline
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
@@ -120,7 +120,7 @@ def test_a_failing_key_blocks_only_its_key(
     assert engine.dead_letters("keyed") == []
 
 
-def _repeats(engine: Engine, kafka: KafkaBroker, name: str, scope: str, log: Path) -> Flow:
+def _repeats(engine: Engine, kafka: KafkaBroker, name: str, scope: str, log: Path) -> PipelineRunner:
     kafka.produce(name, numbered(1))
     return engine.run(
         pipeline(

@@ -158,7 +158,7 @@ def test_a_run_begins_when_the_bell_rings(
     flow = work.workflow(project, "bell", definition=definition(engine.folder, python("greet", {"who": "you"})))
     ended(work, work.order(flow), "success")
     # Nobody looks: only the bell can tell.
-    monkeypatch.setattr("penstock.engine.runs._LOOK_EVERY", 3_600.0)
+    monkeypatch.setattr("penstock.engine.runs.scheduler._LOOK_EVERY", 3_600.0)
     ring(engine.instance.spark.bell)
     try:
         until(lambda: engine.instance.runs._lanes[0].busy_since is None, 60, "not idle")

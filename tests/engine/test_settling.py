@@ -18,11 +18,11 @@ from penstock.core.dead_letter import DeadLetter, Failure
 from penstock.core.errors import Unavailable
 from penstock.core.event import Headers, Record
 from penstock.core.letter_json import letter_from_json
-from penstock.engine import sinks
-from penstock.engine.settling import Settling
+from penstock.engine.pipelines import dead_letter_sinks as sinks
+from penstock.engine.pipelines.dead_letter_writer import DeadLetterWriter
 from penstock.kafka.client import KafkaClientConfig
+from penstock.pipeline.messages import Blueprint, FailedEvent
 from penstock.store import Store
-from penstock.worker.protocol import Blueprint, FailedEvent
 from tests.support.kafka import KafkaBroker
 
 HEADERS: Headers = [("a", b"1"), ("b", None), ("a", b"\xff")]
@@ -52,10 +52,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.fixture
-def settling(store: Store, tmp_path: Path) -> Iterator[Callable[..., Settling]]:
-    made: list[Settling] = []
+def settling(store: Store, tmp_path: Path) -> Iterator[Callable[..., DeadLetterWriter]]:
+    made: list[DeadLetterWriter] = []
 
-    def make(bootstrap: str = "localhost:1", **options: Any) -> Settling:
+    def make(bootstrap: str = "localhost:1", **options: Any) -> DeadLetterWriter:
         document = {
             "name": "Large Orders/ü",
             "source": {"type": "kafka", "config": {"connection": {"bootstrap": bootstrap}, "topics": ["orders"]}},
@@ -66,7 +66,7 @@ def settling(store: Store, tmp_path: Path) -> Iterator[Callable[..., Settling]]:
         (tmp_path / "p.json").write_text(json.dumps(document))
         [spec] = load([tmp_path / "p.json"]).specs
         client = KafkaClientConfig.of(spec.source.config.connection)
-        made.append(Settling(Blueprint(spec, client, str(tmp_path)), store))
+        made.append(DeadLetterWriter(Blueprint(spec, client, str(tmp_path)), store))
         return made[-1]
 
     yield make
@@ -79,7 +79,7 @@ def context(headers: Headers) -> dict[str, str]:
 
 
 def test_a_letter_in_a_topic_is_the_record_with_its_story_in_headers(
-    kafka: KafkaBroker, topic: Callable[..., str], settling: Callable[..., Settling], store: Store
+    kafka: KafkaBroker, topic: Callable[..., str], settling: Callable[..., DeadLetterWriter], store: Store
 ) -> None:
     name = topic()
     settling(kafka.bootstrap, dead_letter={"topic": name}).settle([failed(7), failed(8, None)], {"orders": "id-1"})
@@ -108,7 +108,7 @@ def test_a_letter_in_a_topic_is_the_record_with_its_story_in_headers(
 
 
 def test_a_value_too_large_for_the_topic_is_left_out_and_named(
-    kafka: KafkaBroker, topic: Callable[..., str], settling: Callable[..., Settling], store: Store
+    kafka: KafkaBroker, topic: Callable[..., str], settling: Callable[..., DeadLetterWriter], store: Store
 ) -> None:
     name, large = topic(config={"max.message.bytes": "20000"}), os.urandom(50_000)
     settling(kafka.bootstrap, dead_letter={"topic": name}).settle([failed(1, large), failed(2)], {})
@@ -122,7 +122,7 @@ def test_a_value_too_large_for_the_topic_is_left_out_and_named(
 
 
 def test_i06_a_topic_that_is_away_holds_the_window_and_gets_each_letter_once(
-    settling: Callable[..., Settling], store: Store, monkeypatch: pytest.MonkeyPatch
+    settling: Callable[..., DeadLetterWriter], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sinks, "_TIMEOUT", 2.0)
     with KafkaBroker() as broker:
@@ -143,7 +143,7 @@ def test_i06_a_topic_that_is_away_holds_the_window_and_gets_each_letter_once(
 
 
 def test_a_topic_that_does_not_take_records_is_an_outage_too(
-    kafka: KafkaBroker, settling: Callable[..., Settling], monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaBroker, settling: Callable[..., DeadLetterWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sinks, "_TIMEOUT", 2.0)
     with pytest.raises(Unavailable, match="cannot be written"):
@@ -151,7 +151,7 @@ def test_a_topic_that_does_not_take_records_is_an_outage_too(
 
 
 def test_a_letter_in_a_file_reads_back_as_it_was(
-    settling: Callable[..., Settling], store: Store, tmp_path: Path
+    settling: Callable[..., DeadLetterWriter], store: Store, tmp_path: Path
 ) -> None:
     one = settling(dead_letter={"file": "letters/dead.jsonl", "rotate": "4KB"})
     one.settle([failed(1, b"\xff\x00"), failed(2, None)], {"orders": "id-1"})
@@ -166,7 +166,9 @@ def test_a_letter_in_a_file_reads_back_as_it_was(
     assert read == [each.letter for page in store.dead_letters.pages() for each in page]
 
 
-def test_i06_a_file_that_cannot_be_written_holds_the_window(settling: Callable[..., Settling], tmp_path: Path) -> None:
+def test_i06_a_file_that_cannot_be_written_holds_the_window(
+    settling: Callable[..., DeadLetterWriter], tmp_path: Path
+) -> None:
     (tmp_path / "letters").write_text("a file where a folder has to be")
     one = settling(dead_letter={"file": "letters/dead.jsonl"})
     with pytest.raises(Unavailable, match=re.escape("letters/dead.jsonl cannot be written")):
@@ -176,7 +178,7 @@ def test_i06_a_file_that_cannot_be_written_holds_the_window(settling: Callable[.
     assert len((tmp_path / "letters" / "dead.jsonl").read_text().splitlines()) == 1
 
 
-def test_datahubs_file_has_envelopes_at_its_path(settling: Callable[..., Settling], tmp_path: Path) -> None:
+def test_datahubs_file_has_envelopes_at_its_path(settling: Callable[..., DeadLetterWriter], tmp_path: Path) -> None:
     one = settling(failed_events_dir=str(tmp_path / "logs"))
     one.settle(
         [
@@ -194,7 +196,9 @@ def test_datahubs_file_has_envelopes_at_its_path(settling: Callable[..., Settlin
     ]
 
 
-def test_datahubs_file_is_no_reason_to_stop(settling: Callable[..., Settling], store: Store, tmp_path: Path) -> None:
+def test_datahubs_file_is_no_reason_to_stop(
+    settling: Callable[..., DeadLetterWriter], store: Store, tmp_path: Path
+) -> None:
     (tmp_path / "logs").write_text("")
     settling(failed_events_dir=str(tmp_path / "logs")).settle([failed(1)], {})
     assert store.dead_letters.count() == 1

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from penstock.config.settings import EngineSettings, Settings
-from penstock.engine.cluster import SparkStartError
-from penstock.engine.flow import Flow
-from penstock.engine.lanes import LaneSizes
-from penstock.engine.spark import Spark, WindowRepeated
+from penstock.engine.lanes.lane import LaneSizes
+from penstock.engine.pipelines.runner import PipelineRunner
+from penstock.engine.spark.cluster import SparkStartError
+from penstock.engine.spark.context import Spark, WindowRepeated
 from penstock.worker.protocol import REPEATED, WindowOutcome, WindowRequest
 from tests.support.engine import Engine, coordinates, lines, pipeline
 from tests.support.kafka import KafkaBroker
@@ -39,7 +39,7 @@ def test_a_cluster_without_room_is_named(
     cluster: SparkCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Before the instance of the other tests: a process has one Spark context at a time.
-    monkeypatch.setattr("penstock.engine.cluster._EXECUTORS_WITHIN", 2.0)
+    monkeypatch.setattr("penstock.engine.spark.cluster._EXECUTORS_WITHIN", 2.0)
     environ = cluster.environ | {"PENSTOCK_SPARK_CONF_SPARK_EXECUTOR_MEMORY": "100g"}
     settings = Settings.load({"PENSTOCK_HOME": str(tmp_path)} | environ, cwd=tmp_path)
     spark = Spark(master=settings.spark.master, conf=settings.spark.conf, home=tmp_path)
@@ -62,7 +62,7 @@ def numbers(count: int) -> list[bytes]:
     return [json.dumps({"id": i}).encode() for i in range(count)]
 
 
-def caught_up(kafka: KafkaBroker, flow: Flow, topic: str, cluster: SparkCluster) -> None:
+def caught_up(kafka: KafkaBroker, flow: PipelineRunner, topic: str, cluster: SparkCluster) -> None:
     until(
         lambda: kafka.lag(flow.spec.group, topic) == 0,
         WAIT_S,

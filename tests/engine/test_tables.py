@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from penstock.core.errors import ConfigError
-from penstock.engine.replay import Replay
-from penstock.engine.replay_letters import LetterWork
+from penstock.engine.replay.dead_letters import LetterWork
+from penstock.engine.replay.replay import Replay
 from penstock.service.offsets import Target, cluster_of, reset_offsets
 from tests.support.engine import Engine, pipeline
 from tests.support.kafka import KafkaBroker

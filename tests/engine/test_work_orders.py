@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.flow import Flow
-from penstock.engine.replay import Replay
-from penstock.engine.replay_letters import LetterWork
+from penstock.engine.pipelines.runner import PipelineRunner
+from penstock.engine.replay.dead_letters import LetterWork
+from penstock.engine.replay.replay import Replay
 from penstock.workflows.recovery import read
 from tests.faults.order_scene import OrderScene
 from tests.faults.scene import WAIT_S, fed, plain
@@ -39,7 +39,7 @@ class Trigger:
         self.engine, self.kafka, self.desk, self.topic = engine, kafka, desk, topic
         self.name = f"trigger-{desk.trigger}"
 
-    def run(self, **config: object) -> Flow:
+    def run(self, **config: object) -> PipelineRunner:
         return self.engine.run(self.document(**config))
 
     def document(self, **config: object) -> dict[str, object]:
@@ -47,7 +47,7 @@ class Trigger:
         source = {"format": "raw", "start": "earliest"}
         return pipeline(self.name, self.kafka.bootstrap, [self.topic], action=action, source=source)
 
-    def caught_up(self, flow: Flow) -> None:
+    def caught_up(self, flow: PipelineRunner) -> None:
         until(
             lambda: self.kafka.lag(self.name, self.topic) == 0,
             60,

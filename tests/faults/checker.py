@@ -52,14 +52,14 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed offset as it was seen at a time, with the holes and frontier its metadata tells of."""
+    """A committed offset as it was seen at a time, with the pending and next_offset its metadata tells of."""
 
     place: Place
     offset: int
     time: float
     """When the answer had arrived: what it speaks of had happened by then."""
-    frontier: int | None = None
-    holes: tuple[int, ...] = ()
+    next_offset: int | None = None
+    pending: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,17 +269,17 @@ def _commits(history: History) -> Iterator[Breach]:
         if before and commit.offset < before.offset:
             yield Breach("backwards", _name(commit.place), f"committed {before.offset}, then {commit.offset}")
         latest[commit.place] = commit
-        start, holes = checked.get(commit.place, 0), set(commit.holes)
+        start, pending = checked.get(commit.place, 0), set(commit.pending)
         open_ = [
             o
-            for o in range(start, max(commit.offset, commit.frontier or 0))
-            if o not in holes and done_at.get(At(*commit.place, o), -1.0) > commit.time
+            for o in range(start, max(commit.offset, commit.next_offset or 0))
+            if o not in pending and done_at.get(At(*commit.place, o), -1.0) > commit.time
         ]
         if open_:
             yield Breach(
                 "skipped",
                 _name(commit.place),
-                f"committed {commit.offset} (frontier {commit.frontier}) while these were open: {_ranges(open_)}",
+                f"committed {commit.offset} (next_offset {commit.next_offset}) while these were open: {_ranges(open_)}",
             )
         checked[commit.place] = max(start, commit.offset)
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from penstock.core.holes import decode
-from penstock.engine.flow import Flow
+from penstock.core.commit_metadata import decode
+from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.store import DeadLetterFilter, DeadLetterRow, Store
 from tests.faults import effects
 from tests.faults.checker import NOTHING, Allowance, At, Committed, Effect, History, Produced, Report, assert_kept
@@ -134,7 +134,7 @@ class CommitWatch:
                 continue
             self._latest[at.topic, at.partition] = (at.offset, at.metadata)
             note = decode(at.offset, at.metadata or "")
-            self.seen.append(Committed((at.topic, at.partition), at.offset, now, note.frontier, note.holes))
+            self.seen.append(Committed((at.topic, at.partition), at.offset, now, note.next_offset, note.pending))
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
@@ -210,7 +210,7 @@ class Scene:
 
     # -- instances -------------------------------------------------------------------------
 
-    def run_in(self, engine: Engine) -> Flow:
+    def run_in(self, engine: Engine) -> PipelineRunner:
         """The pipeline in an instance of the test's own process."""
         self.env["PENSTOCK_STORE_URL"] = engine.settings.store_url
         return engine.run(self.document)

@@ -92,4 +92,4 @@ def test_records_below_the_beginning_are_nobodys_business() -> None:
 def test_the_report_can_be_read() -> None:
     told = str(check(run(effects(0, 1, 5))))
     assert "lost: 1\n  orders/0: 3 events: 2\u20134" in told
-    assert "skipped: 1\n  orders/0: committed 6 (frontier None) while these were open: 2\u20134" in told
+    assert "skipped: 1\n  orders/0: committed 6 (next_offset None) while these were open: 2\u20134" in told

@@ -11,7 +11,7 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from penstock.engine.flow import Flow
+from penstock.engine.pipelines.runner import PipelineRunner
 from tests.faults.checker import Allowance
 from tests.faults.scene import WAIT_S, WINDOW, Scene, fed
 from tests.support.engine import Engine
@@ -31,7 +31,7 @@ def broker() -> Iterator[KafkaBroker]:
         yield own
 
 
-def waiting(flow: Flow, why: str) -> None:
+def waiting(flow: PipelineRunner, why: str) -> None:
     until(
         lambda: flow.state == "waiting" and why in (flow.reason or ""),
         WAIT_S,

@@ -11,8 +11,8 @@ from penstock.config.loading import load
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.metrics import Metrics
-from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
+from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.service.warm_up import begin_spark
 from penstock.store import DeadLetterFilter, Store
 from tests.support.home import prepared_home
@@ -47,7 +47,7 @@ class Engine:
         assert not loaded.problems, [str(p) for p in loaded.problems]
         return loaded.specs[0]
 
-    def run(self, document: dict[str, Any], *, assigned: bool = True) -> Flow:
+    def run(self, document: dict[str, Any], *, assigned: bool = True) -> PipelineRunner:
         """Start a pipeline; returns when it has its partitions."""
         flow = self.instance.add(self.spec(document))
         if assigned:
@@ -58,7 +58,7 @@ class Engine:
             )
         return flow
 
-    def stop(self, flow: Flow) -> None:
+    def stop(self, flow: PipelineRunner) -> None:
         self.instance.remove(flow.name)
 
     def module(self, name: str, source: str) -> Path:

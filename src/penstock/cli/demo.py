@@ -16,8 +16,8 @@ from penstock.cli.exits import Exit
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from penstock.engine.books import PipelineView
     from penstock.engine.instance import Instance
+    from penstock.engine.pipelines.stats import PipelineView
     from penstock.service.demo import Demo
 
 _FIRST_EVENTS = 60.0

@@ -13,8 +13,8 @@ from penstock.cli.terminal import Terminal
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.visible import one_line
-from penstock.engine.replay import lane_count, lane_names
-from penstock.engine.spark import Spark
+from penstock.engine.replay.replay import lane_count, lane_names
+from penstock.engine.spark.context import Spark
 from penstock.service.logs import configure_logs
 from penstock.service.stopping import Stop
 from penstock.service.warm_up import begin_spark

@@ -15,7 +15,7 @@ from penstock.cli.exits import Exit
 from penstock.config.settings import Settings
 from penstock.core.metrics import METRICS
 from penstock.engine.instance import Instance
-from penstock.engine.spark import Spark
+from penstock.engine.spark.context import Spark
 from penstock.service.health import STARTING, Health, instance_health
 from penstock.service.logs import configure_logs
 from penstock.service.run import PATIENCE, RunSummary, run_instance

@@ -13,7 +13,7 @@ from penstock.config.spec import KafkaSourceConfig
 from penstock.core.errors import ConfigError, DecodeError, Unavailable
 from penstock.core.plugin import PipelineContext
 from penstock.decode.framing import HEADER, first_bytes
-from penstock.kafka.registry import Registry, RegistrySchema, UnknownSchema
+from penstock.kafka.registry.client import Registry, RegistrySchema, UnknownSchema
 
 
 class SchemaPending(Unavailable):

@@ -16,7 +16,7 @@ from penstock.core.event import Event, RecordLike
 from penstock.core.plugin import Decoder, PipelineContext
 from penstock.decode.framing import MAGIC, first_bytes
 from penstock.decode.schemas import Schemas, Unusable, read_value, registry_url
-from penstock.kafka.dialect_registry import DialectRegistry
+from penstock.kafka.registry.dialects import DialectRegistry
 
 _NEGATIVE = 5.0
 """Seconds for which the registry is not asked again for an id that it does not know."""

@@ -19,25 +19,25 @@ from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.memory import collect_rarely
 from penstock.core.metrics import Metrics
 from penstock.core.status import PipelineSummary
-from penstock.engine.blueprint import blueprint_of, parallel_safe
-from penstock.engine.books import PipelineView
-from penstock.engine.control import Control
-from penstock.engine.dispatcher import Dispatcher
-from penstock.engine.doorbell import Doorbell
-from penstock.engine.flow import Flow
-from penstock.engine.foreign import Nowhere
-from penstock.engine.lanes import LaneSizes
-from penstock.engine.publisher import Publisher
-from penstock.engine.runs import Runs
-from penstock.engine.spark import Spark
-from penstock.engine.surround import Surround
+from penstock.engine.cluster_monitor import ClusterMonitor
+from penstock.engine.desired_state import DesiredStateSync
+from penstock.engine.lanes.dispatcher import Dispatcher
+from penstock.engine.lanes.idle_watcher import IdleWatcher
+from penstock.engine.lanes.lane import LaneSizes
+from penstock.engine.pipelines.activity import IdlePolicy
+from penstock.engine.pipelines.blueprint import blueprint_of, parallel_safe
+from penstock.engine.pipelines.context import EngineContext
+from penstock.engine.pipelines.external import NullCluster
+from penstock.engine.pipelines.runner import PipelineRunner
+from penstock.engine.pipelines.stats import PipelineView
+from penstock.engine.runs.scheduler import RunScheduler
+from penstock.engine.spark.context import Spark
+from penstock.engine.status_publisher import Publisher
 from penstock.engine.taps import Taps
-from penstock.engine.warmth import Season
-from penstock.engine.watching import ClusterWatch
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
+from penstock.pipeline.messages import Partition
 from penstock.store import StateRow, Store
-from penstock.worker.protocol import Partition
 
 log = structlog.get_logger("penstock.instance")
 
@@ -62,23 +62,23 @@ class Instance:
         metrics.info.labels(version).set(1)
         store.database.observe = metrics.observe_store
         metrics.positions.of = lambda: [(flow.name, flow.partitions()) for flow in list(self.flows)]
-        self.flows: list[Flow] = []
+        self.flows: list[PipelineRunner] = []
         self.invalid: list[StateRow] = []
         self.stopped_cleanly = True
         """False: a pipeline was still at work when the time for its stop was over."""
         self.taps = Taps()
-        self._season = Season()
+        self._season = IdlePolicy()
         self._clusters: dict[object, ClusterView] = {}
-        self._doorbells: dict[object, Doorbell] = {}
+        self._doorbells: dict[object, IdleWatcher] = {}
         self._started = self._over = False
         self._changing = threading.Lock()
         """Pipelines come and go by several threads."""
         self.spark = spark
         self.dispatcher = Dispatcher(self.spark, metrics, settings.engine.session_timeout)
-        self.runs = Runs(self.id, settings, store, spark, metrics)
-        self.control = Control(self.id, store, metrics, lambda: list(self.flows))
+        self.runs = RunScheduler(self.id, settings, store, spark, metrics)
+        self.control = DesiredStateSync(self.id, store, metrics, lambda: list(self.flows))
         self._publisher = Publisher(self, version, http_address)
-        self._watch = ClusterWatch(lambda: list(self.flows))
+        self._watch = ClusterMonitor(lambda: list(self.flows))
 
     def start(self) -> None:
         """Spark and its lanes, then the pipelines added so far; returns when lanes are warm and pipelines have begun
@@ -105,7 +105,7 @@ class Instance:
             "instance started", instance=self.id, pipelines=len(self.flows), seconds=round(time.monotonic() - began, 1)
         )
 
-    def add(self, spec: PipelineSpec) -> Flow:
+    def add(self, spec: PipelineSpec) -> PipelineRunner:
         """Take a pipeline in, in place of the one of its name; it starts with the instance, or at once.
 
         One that cannot be made raises, and leaves the one of its name alone.
@@ -122,7 +122,7 @@ class Instance:
                     flow.start()
         return flow
 
-    def _flow(self, spec: PipelineSpec) -> Flow:
+    def _flow(self, spec: PipelineSpec) -> PipelineRunner:
         client = KafkaClientConfig.of(spec.source.config.connection)
         for warning in client.warnings:
             log.warning(warning, pipeline=spec.name)
@@ -133,13 +133,13 @@ class Instance:
                 allowed=["kafka"],
                 hint="run this pipeline in an instance with a local Spark master",
             )
-        around = Surround(
+        around = EngineContext(
             instance=self.id,
             store=self.store,
             control=self.control,
             dispatcher=self.dispatcher,
-            cluster=Nowhere() if spec.source.is_foreign else self._cluster(client),
-            doorbell=Doorbell(client) if spec.source.is_foreign else self._doorbell(client),
+            cluster=NullCluster() if spec.source.is_foreign else self._cluster(client),
+            doorbell=IdleWatcher(client) if spec.source.is_foreign else self._doorbell(client),
             metrics=self.metrics,
             taps=self.taps,
             session_timeout=self.settings.engine.session_timeout,
@@ -150,7 +150,7 @@ class Instance:
             digest = hashlib.sha256(spec.name.encode()).hexdigest()[:16]
             blueprint = replace(blueprint, deaths=self.spark.journal(f"deaths-{digest}"))
         pinned = spec.source.is_foreign or not parallel_safe(spec)
-        return Flow(spec, blueprint, around, pinned=pinned)
+        return PipelineRunner(spec, blueprint, around, pinned=pinned)
 
     def _cluster(self, client: KafkaClientConfig) -> ClusterView:
         with self._changing:
@@ -158,10 +158,10 @@ class Instance:
                 self._clusters[client.identity] = ClusterView(client)
             return self._clusters[client.identity]
 
-    def _doorbell(self, client: KafkaClientConfig) -> Doorbell:
+    def _doorbell(self, client: KafkaClientConfig) -> IdleWatcher:
         with self._changing:
             if client.identity not in self._doorbells:
-                doorbell = self._doorbells[client.identity] = Doorbell(client)
+                doorbell = self._doorbells[client.identity] = IdleWatcher(client)
                 if self._started:
                     doorbell.start()
             return self._doorbells[client.identity]
@@ -177,7 +177,7 @@ class Instance:
         with self._changing:
             self.flows = [flow for flow in self.flows if flow not in gone]
 
-    def _end(self, flows: Sequence[Flow], timeout: float) -> None:
+    def _end(self, flows: Sequence[PipelineRunner], timeout: float) -> None:
         end = time.monotonic() + timeout
         for flow in flows:
             flow.stop()
@@ -253,7 +253,7 @@ class Instance:
         return all(_caught_up(flow, ends[flow.name]) for flow in self.flows)
 
 
-def _ends(flow: Flow) -> dict[Partition, int]:
+def _ends(flow: PipelineRunner) -> dict[Partition, int]:
     config, cluster = flow.spec.source.config, flow.around.cluster
     counts = cluster.topics()
     names = config.subscribed(counts)
@@ -261,7 +261,7 @@ def _ends(flow: Flow) -> dict[Partition, int]:
     return {tp: high for tp, (_, high) in marks.items()}
 
 
-def _caught_up(flow: Flow, ends: dict[Partition, int]) -> bool:
+def _caught_up(flow: PipelineRunner, ends: dict[Partition, int]) -> bool:
     if flow.halted:
         return True
     with flow.lock:

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.worker.samples import Allowance, Sample, TapStage, TapWish
+from penstock.pipeline.samples import Allowance, Sample, TapStage, TapWish
 
 MOST_PER_SECOND: Final = 1_000
 _ADDS_UP: Final = 2.0

@@ -32,7 +32,7 @@ from penstock.kafka.errors import (
     kafka_error,
     translate,
 )
-from penstock.kafka.merging import Merged
+from penstock.kafka.single_flight import Merged
 
 _kafka: Any = admin  # its names are re-exported without being declared
 

@@ -16,10 +16,10 @@ from penstock.config.wire import RegistryDialect, WireSpec
 from penstock.core.errors import PenstockError
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.dialect_registry import DialectRegistry
 from penstock.kafka.errors import AuthenticationFailed, NotAuthorized
-from penstock.kafka.reach import Address, addresses, connect, handshake, resolve
-from penstock.kafka.registry import Registry
+from penstock.kafka.network_probe import Address, addresses, connect, handshake, resolve
+from penstock.kafka.registry.client import Registry
+from penstock.kafka.registry.dialects import DialectRegistry
 
 Step = Literal["config", "dns", "tcp", "tls", "sasl", "metadata", "advertised", "topic", "group", "registry"]
 

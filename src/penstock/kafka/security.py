@@ -150,7 +150,7 @@ def _from_stores(stores: Mapping[str, str], out: Mapping[str, Any]) -> dict[str,
     if not stores:
         return {}
     # A tenth of a second that only users of stores pay, in every process.
-    from penstock.kafka.stores import read_key_store, read_trust_store  # noqa: PLC0415
+    from penstock.kafka.keystores import read_key_store, read_trust_store  # noqa: PLC0415
 
     found: dict[str, str] = {}
     if "ssl.keystore.key" in stores:

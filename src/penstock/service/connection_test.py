@@ -17,8 +17,8 @@ from penstock.core.event import RecordLike
 from penstock.core.secrets import Scrubber
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.network_probe import addresses
 from penstock.kafka.probe import Finding, Step, probe
-from penstock.kafka.reach import addresses
 from penstock.service.masking import Masking
 from penstock.service.operations.models import View
 from penstock.service.outbound import Outbound

@@ -19,7 +19,7 @@ from penstock.config.spec import ConnectionSpec
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.embedded import EmbeddedCluster
-from penstock.kafka.reader import Reader
+from penstock.kafka.partition_reader import PartitionReader
 from penstock.service.demo_events import TOPICS
 from penstock.service.topics import readable
 from penstock.service.trigger_specs import PREFIX
@@ -130,7 +130,7 @@ class Samples:
         self._latest: dict[str, str] = {}
         client = KafkaClientConfig.of(ConnectionSpec(bootstrap=bootstrap))
         partitions = ClusterView(client).topics().get("large-orders", 0)
-        self._reader = Reader(client, name="penstock-demo-samples")
+        self._reader = PartitionReader(client, name="penstock-demo-samples")
         self._reader.place({("large-orders", p): 0 for p in range(partitions)})
 
     def latest(self) -> list[tuple[str, str]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from penstock.core.backoff import Backoff
 from penstock.core.errors import Unavailable
-from penstock.engine.backoff import Backoff
 from penstock.service.replayers import own_name
 from penstock.store import Store, Which
 from penstock.store.letters.claims import DiscardedPage

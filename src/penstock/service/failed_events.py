@@ -15,7 +15,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import DeadLetter, Failure
 from penstock.core.errors import ConfigError
 from penstock.core.event import ENVELOPE, Record, json_bytes
-from penstock.engine.sinks import failed_events_path
+from penstock.engine.pipelines.dead_letter_sinks import failed_events_path
 from penstock.store import Store
 from penstock.store.letters.importing import Imported, LetterToImport
 

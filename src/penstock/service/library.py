@@ -27,7 +27,7 @@ from penstock.datahub.graph import catalogue
 from penstock.datahub.pipeline_config import FailureMode, PipelineConfig
 from penstock.datahub.sources import sources
 from penstock.decode.envelope import Arrival, EnvelopeDecoder
-from penstock.engine.sinks import failed_events_path
+from penstock.engine.pipelines.dead_letter_sinks import failed_events_path
 from penstock.filter.registry import filters as filter_kinds
 from penstock.service.library_stats import PipelineStats
 from penstock.transform.registry import transforms as transform_kinds

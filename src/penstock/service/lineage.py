@@ -17,7 +17,7 @@ from penstock import __version__
 from penstock.config.settings import Settings
 from penstock.config.signal_settings import LineageSettings
 from penstock.core.errors import ConfigError
-from penstock.engine.flow import Flow
+from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.service.lineage_names import inputs, outputs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _Run:
     """One life of a pipeline on this instance."""
 
     id: str
-    flow: Flow
+    flow: PipelineRunner
     read_before: int
     acted_before: int
     said_at: float
@@ -49,7 +49,7 @@ class _Run:
     """Records that the last event told of."""
 
 
-def lineage_of(settings: Settings, flows: Callable[[], Sequence[Flow]]) -> Lineage | None:
+def lineage_of(settings: Settings, flows: Callable[[], Sequence[PipelineRunner]]) -> Lineage | None:
     """The reporter that the settings ask for, if they do."""
     if settings.lineage.url is None:
         return None
@@ -86,7 +86,7 @@ class Lineage(threading.Thread):
     """Looks at the pipelines and tells of what has changed. A receiver that is away delays nobody."""
 
     def __init__(
-        self, settings: LineageSettings, flows: Callable[[], Sequence[Flow]], send: Callable[[RunEvent], None]
+        self, settings: LineageSettings, flows: Callable[[], Sequence[PipelineRunner]], send: Callable[[RunEvent], None]
     ) -> None:
         super().__init__(name="lineage", daemon=True)
         self._settings, self._flows, self._send = settings, flows, send
@@ -144,7 +144,7 @@ class Lineage(threading.Thread):
                 self._begin(flow, counts.read, counts.acted)
         self._known |= flows.keys()
 
-    def _begin(self, flow: Flow, read: int, acted: int) -> _Run:
+    def _begin(self, flow: PipelineRunner, read: int, acted: int) -> _Run:
         self._runs[flow.name] = run = _Run(_new_id(), flow, read, acted, time.monotonic())
         self._tell(run, "START")
         return run

@@ -15,7 +15,7 @@ from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import parse_config
 from penstock.decode.registry import decoder_for
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.reader import Reader
+from penstock.kafka.partition_reader import PartitionReader
 from penstock.service.validation import load_specs
 from penstock.tables.expressions import Expressions
 from penstock.tables.preview import Preview, preview
@@ -62,7 +62,7 @@ def _pipeline(specs: Sequence[PipelineSpec], topic: str) -> tuple[PipelineSpec, 
 
 def _read(client: KafkaClientConfig, topic: str, partition: int, offset: int) -> RecordLike:
     place, deadline = (topic, partition), Deadline.after(_SECONDS)
-    reader = Reader(client, name="penstock-preview")
+    reader = PartitionReader(client, name="penstock-preview")
     try:
         reader.place({place: offset})
         while not deadline.expired:

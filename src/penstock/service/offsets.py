@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import format_time
+from penstock.core.commit_metadata import Note, decode, encode
 from penstock.core.errors import ConfigError
-from penstock.core.holes import Note, decode, encode
 from penstock.kafka.admin import ClusterView, Place
 from penstock.kafka.client import KafkaClientConfig
 from penstock.service.cursors import set_cursors
@@ -112,7 +112,7 @@ def show_offsets(cluster: ClusterView, group: str, topics: Sequence[str] = ()) -
                 start=start,
                 end=end,
                 lag=None if end is None or at is None else max(0, end - at),
-                ahead=0 if note is None or offset is None else note.frontier - offset - len(note.holes),
+                ahead=0 if note is None or offset is None else note.next_offset - offset - len(note.pending),
                 member=members.get(place),
             )
         )
@@ -238,10 +238,10 @@ def _move(place: Place, was: tuple[int | None, str | None], new: int, bounds: tu
     if note is None:
         return Move(topic=topic, partition=partition, old=None, new=new, skipped=None, repeated=None)
     low = bounds[0]
-    frontier = max(note.frontier, low)
-    holes = [hole for hole in note.holes if hole >= low]
-    skipped = sum(hole < new for hole in holes) + max(0, new - frontier)
-    repeated = max(0, frontier - new - sum(hole >= new for hole in holes))
+    next_offset = max(note.next_offset, low)
+    pending = [hole for hole in note.pending if hole >= low]
+    skipped = sum(hole < new for hole in pending) + max(0, new - next_offset)
+    repeated = max(0, next_offset - new - sum(hole >= new for hole in pending))
     return Move(topic=topic, partition=partition, old=was[0], new=new, skipped=skipped, repeated=repeated)
 
 

@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_network
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError
-from penstock.kafka.reach import Address, addresses
+from penstock.kafka.network_probe import Address, addresses
 from penstock.workflows.public_address import AddressRefusedError, check_public, is_disguised
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from penstock.core.errors import Unavailable
-from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
+from penstock.engine.pipelines.runner import PipelineRunner
 
 
 class NoProgress(Unavailable):
@@ -36,10 +36,10 @@ class Progress:
             )
 
 
-def _how_far(flow: Flow) -> tuple[int, int]:
+def _how_far(flow: PipelineRunner) -> tuple[int, int]:
     with flow.lock:
         return flow.books.counts.read, sum(own.position for own in flow.membership.owned.values())
 
 
-def _why(flow: Flow) -> str:
+def _why(flow: PipelineRunner) -> str:
     return f" ({flow.reason})" if flow.reason else ""

@@ -15,8 +15,8 @@ from penstock.config.problems import Problem
 from penstock.config.secret_values import NOT_KEPT
 from penstock.core.errors import PenstockError
 from penstock.core.secrets import find_secrets, is_secret_key
+from penstock.kafka.network_probe import addresses
 from penstock.kafka.properties import refuse_dangerous
-from penstock.kafka.reach import addresses
 from penstock.service.outbound import Outbound
 from penstock.service.secrets import owner_of
 from penstock.tables.target import DatabaseAddress, database_address

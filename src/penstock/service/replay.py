@@ -11,14 +11,14 @@ from typing import Any
 from penstock.config.spec import BreakerSpec, PipelineSpec
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError
-from penstock.engine.blueprint import blueprint_of
-from penstock.engine.replay import Replay, lane_count
-from penstock.engine.replay_letters import LetterWork, Marks
-from penstock.engine.replay_prepared import PreparedWork, stretches_of_ranges, stretches_of_records
-from penstock.engine.replay_work import ReplayHalted
-from penstock.engine.settling import Settling
-from penstock.engine.spark import Spark
-from penstock.engine.stretch import Stretch
+from penstock.engine.pipelines.blueprint import blueprint_of
+from penstock.engine.pipelines.dead_letter_writer import DeadLetterWriter
+from penstock.engine.replay.dead_letters import LetterWork, Marks
+from penstock.engine.replay.prepared import PreparedWork, stretches_of_ranges, stretches_of_records
+from penstock.engine.replay.replay import Replay, lane_count
+from penstock.engine.replay.segment import ReplaySegment
+from penstock.engine.replay.work import ReplayHalted
+from penstock.engine.spark.context import Spark
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.service.exactly_once import refuse_repeating
@@ -208,7 +208,7 @@ class RangePlan:
     def total(self) -> int:
         return sum(each.offsets for each in self.ranges)
 
-    def stretches(self, lanes: int) -> list[Stretch]:
+    def stretches(self, lanes: int) -> list[ReplaySegment]:
         ranges = {(each.topic, each.partition): (each.first, each.end) for each in self.ranges}
         return stretches_of_ranges(ranges, self.spec, topic_ids=self.topic_ids, lanes=lanes)
 
@@ -244,13 +244,13 @@ class FilePlan:
 
     spec: PipelineSpec
     file: Path
-    pieces: list[Stretch]
+    pieces: list[ReplaySegment]
 
     @property
     def total(self) -> int:
         return sum(len(stretch.records or ()) for stretch in self.pieces)
 
-    def stretches(self, lanes: int) -> list[Stretch]:  # noqa: ARG002 - a file is cut by its partitions
+    def stretches(self, lanes: int) -> list[ReplaySegment]:  # noqa: ARG002 - a file is cut by its partitions
         return self.pieces
 
     def as_dict(self) -> dict[str, Any]:
@@ -294,7 +294,7 @@ class PreparedReplay:
     def run(self, spark: Spark, stop: threading.Event) -> None:
         spec, by = self.plan.spec, own_name()
         lanes = lane_count(spec, spark.cores)
-        settling = Settling(blueprint_of(spec), self.store)
+        settling = DeadLetterWriter(blueprint_of(spec), self.store)
         try:
             work = PreparedWork(self.plan.stretches(lanes), spec, settling, by=by, lanes=lanes)
             self._replay = Replay(spark, spec, work, rate=self.rate, say=self._say)

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError, Unavailable
-from penstock.engine.spark import Spark
+from penstock.engine.spark.context import Spark
 from penstock.service.letter_jobs import LetterJobs
 from penstock.service.replay import Edit, LetterPlan, LetterReplay, plan_letters
 from penstock.service.replayers import own_name, release_orphans

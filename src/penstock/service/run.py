@@ -22,9 +22,9 @@ from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.memory import few_arenas
 from penstock.core.metrics import METRICS
 from penstock.core.status import PipelineSummary
-from penstock.engine.cluster import SparkStartError
 from penstock.engine.instance import Instance
-from penstock.engine.spark import Spark, SparkDied
+from penstock.engine.spark.cluster import SparkStartError
+from penstock.engine.spark.context import Spark, SparkDied
 from penstock.service.logs import configure_logs
 from penstock.service.managed_running import ManagedRunning
 from penstock.service.opening import opened_in_time

@@ -13,7 +13,7 @@ from penstock.config.wire import IdType, RegistryDialect
 from penstock.core.errors import ConfigError
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.producer import NewRecord, produce
-from penstock.kafka.registering import register_schema
+from penstock.kafka.registry.registration import register_schema
 from penstock.tables.sample_events import SAMPLES
 from penstock.tables.samples import encoded_samples, fingerprint, framed, schema_text
 

@@ -6,8 +6,8 @@ from typing import Self
 
 from penstock.config.settings import Settings
 from penstock.core.metrics import METRICS
-from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
+from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.service.lineage import Lineage, lineage_of
 from penstock.service.sentry import Reporter, begin_sentry
 from penstock.service.telemetry import offer_metrics
@@ -23,7 +23,7 @@ class Signals:
         self._reporter: Reporter | None = begin_sentry(settings)
         offer_metrics(settings, METRICS)
 
-    def _flows(self) -> list[Flow]:
+    def _flows(self) -> list[PipelineRunner]:
         return list(self._instance.flows) if self._instance else []
 
     def begin(self, instance: Instance) -> None:

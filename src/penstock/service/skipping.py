@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.commit_metadata import decode, encode
 from penstock.core.errors import ConfigError
-from penstock.core.holes import decode, encode
 from penstock.kafka.admin import ClusterView, Place
 from penstock.service.vacating import LEAVE_SECONDS, vacated, with_group
 from penstock.store import MirrorRow, Store
@@ -68,15 +68,17 @@ def skip_failed(
 def without(position: int, metadata: str, topic_id: str, finished: Iterable[int]) -> tuple[int, str]:
     """The commit that calls these offsets finished too: offset and metadata. What was finished stays so."""
     note = decode(position, metadata)
-    frontier, holes = note.frontier, set(note.holes)
+    next_offset, pending = note.next_offset, set(note.pending)
     for offset in sorted(finished):
-        if offset >= frontier:
-            if offset - frontier > _FARTHEST:
-                raise ConfigError("the event is too far ahead of what is finished", received=offset, allowed=frontier)
-            holes.update(range(frontier, offset))
-            frontier = offset + 1
-        holes.discard(offset)
-    left = sorted(holes)
-    new = min(left, default=frontier)
-    retries = [retry for retry in note.retries if retry.offset in holes or retry.offset >= frontier]
-    return new, encode(topic_id, new, frontier, left, retries)
+        if offset >= next_offset:
+            if offset - next_offset > _FARTHEST:
+                raise ConfigError(
+                    "the event is too far ahead of what is finished", received=offset, allowed=next_offset
+                )
+            pending.update(range(next_offset, offset))
+            next_offset = offset + 1
+        pending.discard(offset)
+    left = sorted(pending)
+    new = min(left, default=next_offset)
+    retries = [retry for retry in note.retries if retry.offset in pending or retry.offset >= next_offset]
+    return new, encode(topic_id, new, next_offset, left, retries)

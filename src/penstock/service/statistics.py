@@ -12,16 +12,16 @@ from typing import Any
 from penstock.config.spec import PipelineSpec, StepSpec
 from penstock.core.errors import PluginError
 from penstock.core.registry import Registry
-from penstock.engine.flow import Flow
+from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.filter.registry import filters
+from penstock.pipeline.messages import StepCounts
 from penstock.transform.registry import transforms
-from penstock.worker.protocol import StepCounts
 
 _NAMES = {"__filter": "FilterTransformer"}
 """What DataHub calls the class behind a type, where Penstock's class has another name."""
 
 
-def statistics(flow: Flow) -> dict[str, Any]:
+def statistics(flow: PipelineRunner) -> dict[str, Any]:
     """DataHub's object; an event that is acted on, dropped, deferred, or failed with CONTINUE counts as a success."""
     spec, books = flow.spec, flow.books
     counts, cut = books.counts, len(spec.filters)

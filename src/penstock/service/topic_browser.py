@@ -18,7 +18,7 @@ from penstock.core.plugin import PipelineContext
 from penstock.decode.registry import decoder_for, decoders
 from penstock.kafka.admin import ClusterView, Place
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.reader import Reader
+from penstock.kafka.partition_reader import PartitionReader
 from penstock.service.ranges import point
 
 SECONDS: Final = 8.0
@@ -112,7 +112,7 @@ def _read(
     looked_at = size = 0
     wanted = key.encode() if key else None
     open_places = set(begins)
-    reader = Reader(client, name="penstock-browse")
+    reader = PartitionReader(client, name="penstock-browse")
     try:
         reader.place(begins)
         while open_places and not deadline.expired and size < _BYTES:

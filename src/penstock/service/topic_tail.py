@@ -10,7 +10,7 @@ from penstock.core.deadline import Deadline
 from penstock.core.event import Record
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.reader import Reader
+from penstock.kafka.partition_reader import PartitionReader
 
 _WAIT: Final = 0.5
 """Seconds that a look for the next record takes at most, so that whoever is gone is noticed."""
@@ -35,7 +35,7 @@ class TopicTail:
         marks = self._cluster.watermarks([(topic, partition) for partition in range(count)])
         self._deadline, self._left = Deadline.after(seconds), limit
         self._looked = 0.0
-        self._reader = Reader(client, name="penstock-tail", fetch_bytes=_FETCH)
+        self._reader = PartitionReader(client, name="penstock-tail", fetch_bytes=_FETCH)
         self._reader.place({place: max(first, end - last) for place, (first, end) in marks.items()})
 
     def some(self) -> list[Record]:

@@ -13,8 +13,8 @@ from penstock.core.errors import ConfigError
 from penstock.core.event import TIMESTAMP_TYPES, Headers, RecordLike
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.partition_reader import PartitionReader
 from penstock.kafka.producer import NewRecord, produce
-from penstock.kafka.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Topics:
         count = self._cluster.existing([topic])[topic]
         marks = self._cluster.watermarks([(topic, p) for p in range(count)])
         begin = {place: first if from_start else max(first, end - last) for place, (first, end) in marks.items()}
-        reader = Reader(self._client, name="penstock-tail")
+        reader = PartitionReader(self._client, name="penstock-tail")
         try:
             reader.place(begin)
             while deadline is None or not deadline.expired:

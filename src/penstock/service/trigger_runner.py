@@ -10,8 +10,8 @@ import structlog
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import Unavailable
-from penstock.engine.flow import Flow
 from penstock.engine.instance import Instance
+from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.store import StateRow
 
 log = structlog.get_logger("penstock.triggers")
@@ -27,7 +27,7 @@ class InstanceRunner:
         self._instance = instance
         self._learn = learn
         self._lock = threading.Lock()
-        self._known: tuple[list[Flow], dict[str, Flow]] = ([], {})
+        self._known: tuple[list[PipelineRunner], dict[str, PipelineRunner]] = ([], {})
 
     def take(self, spec: PipelineSpec) -> None:
         self._learn(spec.secrets)
@@ -65,7 +65,7 @@ class InstanceRunner:
             mine = StateRow(pipeline=name, instance=self._instance.id, state="invalid", reason=reason)
             self._instance.invalid[:] = others if reason is None else [*others, mine]
 
-    def _flow(self, name: str) -> Flow | None:
+    def _flow(self, name: str) -> PipelineRunner | None:
         # Hundreds of triggers are asked about, twice a second; a change makes the instance's list another one.
         flows, by_name = self._known
         if flows is not self._instance.flows:

@@ -11,7 +11,7 @@ from typing import Final
 from penstock.config.spec import PipelineSpec
 from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError
-from penstock.engine.membership import CLIENT_ID
+from penstock.engine.pipelines.group import CLIENT_ID
 from penstock.kafka.admin import ClusterView, GroupMember
 from penstock.kafka.errors import GroupBusy
 from penstock.service.pipelines import disobedient, person

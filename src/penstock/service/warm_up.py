@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from penstock.config.settings import Settings, carpool_lanes
-from penstock.engine.spark import Spark
+from penstock.engine.spark.context import Spark
 
 
 def begin_spark(settings: Settings, *, quiet_output: bool = False, lanes: Sequence[str] | None = None) -> Spark:

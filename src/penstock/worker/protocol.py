@@ -1,26 +1,16 @@
-"""What driver and executor tell each other: requests go out with a window, outcomes come back. Payloads never, except
-those of failures, and samples where somebody looks."""
+"""What the driver and a lane's worker process exchange: a window request goes out, its outcome comes back."""
 
 from __future__ import annotations
 
 import pickle
 import zlib
 from dataclasses import dataclass, field
-from typing import Literal
 
-from penstock.config.spec import PipelineSpec
-from penstock.core.dead_letter import Failure
-from penstock.core.event import Record
-from penstock.core.latency import Latencies, Times
-from penstock.kafka.client import KafkaClientConfig
-from penstock.worker.samples import Sample, TapWish
-
-Partition = tuple[str, int]
+from penstock.core.latency import Times
+from penstock.pipeline.messages import UnitOutcome, UnitRequest
 
 RESTING_AT_MOST = 16
 """Pipelines without events that a process holds for long; above that it lets go of those that rested longest."""
-CLOSING = 20.0
-"""Seconds that closing a pipeline with a foreign source may take, before its process is ended."""
 
 REPEATED = "Spark repeated a window"
 """How the refusal to run one a second time begins, by which the driver knows it."""
@@ -29,84 +19,6 @@ _PICKLED = b"\x80"
 """What every pickle begins with."""
 _LARGE = 32_000
 """Bytes of an outcome above which it is compressed."""
-
-
-@dataclass(slots=True, frozen=True)
-class Blueprint:
-    """All that a worker needs to build a pipeline; the same for all units of one generation."""
-
-    spec: PipelineSpec
-    client: KafkaClientConfig
-    folder: str | None
-    deaths: str | None = None
-    """File in which a worker notes at which event of a foreign source it is."""
-
-
-@dataclass(slots=True, frozen=True)
-class Retry:
-    """An event that failed and waits for its next attempt."""
-
-    offset: int
-    attempts: int
-    first_failed_at: int
-    """Epoch milliseconds."""
-    wait: float
-    """Seconds until the next attempt, from when this was said."""
-
-
-@dataclass(slots=True, frozen=True)
-class Assignment:
-    """A topic partition as a unit gets it: `frontier` is the next offset to read, `holes` are offsets below it that
-    are not finished."""
-
-    topic: str
-    partition: int
-    epoch: int
-    frontier: int
-    holes: tuple[int, ...] = ()
-    retries: tuple[Retry, ...] = ()
-    topic_id: str = ""
-
-    @property
-    def key(self) -> Partition:
-        return self.topic, self.partition
-
-
-@dataclass(slots=True, frozen=True)
-class Bounds:
-    """What a replay's unit takes, where a pipeline's own unit reads on: ranges of the log, or given records."""
-
-    ends: dict[Partition, int]
-    """Nothing is taken from these offsets on."""
-    records: tuple[Record, ...] | None = None
-    """Instead of the log, in the order of each partition."""
-
-
-@dataclass(slots=True)
-class UnitRequest:
-    """A pipeline's share of a window."""
-
-    unit: int
-    pipeline: str
-    generation: int
-    blueprint: bytes
-    """A pickled `Blueprint`; empty where the lane's process should have it already, which it answers `unknown` if not.
-    """
-    assignments: list[Assignment]
-    seconds: float
-    max_records: int
-    closing: bool = False
-    """True: let go of everything this lane holds of the pipeline."""
-    last: bool = False
-    """True: read nothing and close the action, while what it acknowledges in doing so can still be committed."""
-    bounds: Bounds | None = None
-    """Of a replay; None: read on as events arrive."""
-    careful: bool = False
-    """True: one event at a time, each noted in the journal before anything is done with it."""
-    rate: float | None = None
-    """Events per second that may begin."""
-    tap: TapWish | None = None
-    """Somebody looks at what passes; None: nobody does."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -158,122 +70,6 @@ class WindowRequest:
     """Monotonic time from which nothing of it may begin: a process that was frozen between plan and work may have lost
     its partitions to another instance. None: nobody else could have them, or another machine's clock would count."""
     runs: RunsRequest | None = None
-
-
-@dataclass(slots=True)
-class FailedEvent:
-    """A record that ended in failure, with its bytes."""
-
-    record: Record
-    failure: Failure
-    event_type: str = ""
-    """Empty where it could not be decoded."""
-
-
-@dataclass(slots=True)
-class PartitionOutcome:
-    topic: str
-    partition: int
-    epoch: int
-    frontier: int
-    holes: tuple[int, ...] = ()
-    retries: tuple[Retry, ...] = ()
-    blocked_for: float | None = None
-    """Seconds in which nothing can be done here: the first unfinished event waits for its retry."""
-    suspect_until: int | None = None
-    """One of the events below hangs together with others: they are tried one at a time."""
-    at_end: bool = False
-    """Everything that was there has been read."""
-    out_of_range: bool = False
-    gone: bool = False
-
-    @property
-    def key(self) -> Partition:
-        return self.topic, self.partition
-
-
-@dataclass(slots=True)
-class Counts:
-    read: int = 0
-    acted: int = 0
-    filtered: int = 0
-    failed: int = 0
-    retried: int = 0
-    act_errors: int = 0
-    """Times that the action raised or did not return in time, attempts that were repeated included."""
-    failed_acks: int = 0
-    """Acknowledgements that a foreign source refused."""
-    unrouted: int = 0
-    """Filtered because there is no event for the record; `filtered` has them too."""
-    early: dict[str, int] = field(default_factory=dict)
-    """DataHub's change logs by the answer found before their full decode."""
-
-    def add(self, other: Counts) -> None:
-        self.read += other.read
-        self.acted += other.acted
-        self.filtered += other.filtered
-        self.failed += other.failed
-        self.retried += other.retried
-        self.act_errors += other.act_errors
-        self.failed_acks += other.failed_acks
-        self.unrouted += other.unrouted
-        for answer, count in other.early.items():
-            self.early[answer] = self.early.get(answer, 0) + count
-
-
-@dataclass(slots=True)
-class StepCounts:
-    """What one filter or transform did."""
-
-    processed: int = 0
-    filtered: int = 0
-    failed: int = 0
-    """It raised."""
-
-    def add(self, other: StepCounts) -> None:
-        self.processed += other.processed
-        self.filtered += other.filtered
-        self.failed += other.failed
-
-
-@dataclass(slots=True)
-class Halt:
-    """Why a unit ended before its time: an outage, an error that stops the pipeline, a missing blueprint."""
-
-    kind: Literal["outage", "throw", "breaker", "build", "error", "unknown"]
-    code: str
-    reason: str
-    retry_after: float | None = None
-    """Seconds that the target asked us to wait."""
-
-
-@dataclass(slots=True)
-class UnitOutcome:
-    """How a unit went. `detached` means it is still acting; a later window of the lane brings its end."""
-
-    unit: int
-    pipeline: str
-    generation: int
-    status: Literal["done", "detached", "closed"]
-    partitions: list[PartitionOutcome] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
-    steps: list[StepCounts] = field(default_factory=list)
-    """Of the filters and transforms, in their order."""
-    times: dict[str, Times] = field(default_factory=dict)
-    """How long an event took in each stage, by stage."""
-    latencies: Latencies = field(default_factory=Latencies)
-    failures: list[FailedEvent] = field(default_factory=list)
-    halt: Halt | None = None
-    busy: float = 0.0
-    """Seconds spent on events, of the unit's time."""
-    more: bool = False
-    """There was more to read when the unit ended."""
-    ended: bool = False
-    """A foreign source has come to its end, and everything of it is finished."""
-    remarks: list[str] = field(default_factory=list)
-    """For the log."""
-    samples: list[Sample] = field(default_factory=list)
-    """What the unit's tap was asked for."""
 
 
 @dataclass(slots=True)

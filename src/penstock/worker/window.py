@@ -13,12 +13,12 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from penstock.core.memory import few_arenas, small_client_stacks
-from penstock.worker.lane import Lane
+from penstock.worker.lane_process import LaneProcess
 from penstock.worker.protocol import REPEATED, WindowRequest, packed
 
 FILE_MARK = b"file:"
 """Before the name of a file that holds a window's request; a pickle never begins so."""
-_lane: Lane | None = None
+_lane: LaneProcess | None = None
 
 
 def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
@@ -33,7 +33,7 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
         _limit_memory()
         small_client_stacks()
         few_arenas()
-        _lane = Lane()
+        _lane = LaneProcess()
     for request in list(requests):
         work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver
         yield packed(_lane.run(work))

@@ -73,18 +73,18 @@ class ClusterSuite:
         produce(client, [NewRecord(topic, b"x", partition=0)] * 3)
         consumer = Consumer(client.consumer({"group.id": group}))
         try:
-            consumer.commit(offsets=[TopicPartition(topic, 0, 2, metadata="holes")], asynchronous=False)
+            consumer.commit(offsets=[TopicPartition(topic, 0, 2, metadata="pending")], asynchronous=False)
         finally:
             consumer.close()
-        assert view.committed(group, [(topic, 0), (topic, 1)]) == {(topic, 0): (2, "holes"), (topic, 1): (None, None)}
+        assert view.committed(group, [(topic, 0), (topic, 1)]) == {(topic, 0): (2, "pending"), (topic, 1): (None, None)}
         assert view.committed(group, []) == {}
 
     def test_offsets_of_an_empty_group_are_set_with_their_metadata_and_those_of_a_live_one_are_not(
         self, client: KafkaClientConfig, view: ClusterView, topic: str, group: str
     ) -> None:
         produce(client, [NewRecord(topic, b"x", partition=0)] * 5)
-        view.alter_offsets(group, {(topic, 0): (4, "holes"), (topic, 1): (0, "")})
-        assert view.committed_anywhere(group) == {(topic, 0): (4, "holes"), (topic, 1): (0, None)}
+        view.alter_offsets(group, {(topic, 0): (4, "pending"), (topic, 1): (0, "")})
+        assert view.committed_anywhere(group) == {(topic, 0): (4, "pending"), (topic, 1): (0, None)}
         view.alter_offsets(group, {(topic, 0): (2, "")})
         consumer = Consumer(client.consumer({"group.id": group}))
         try:

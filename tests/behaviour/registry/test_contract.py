@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.kafka.registry import Registry, UnknownSchema
+from penstock.kafka.registry.client import Registry, UnknownSchema
 from tests.support.registry import RegistryServer
 
 ORDER = json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]})

@@ -12,8 +12,8 @@ import pytest
 
 from penstock.config.wire import REGISTRY_DIALECTS, RegistryDialect
 from penstock.core.errors import ConfigError
-from penstock.kafka.dialect_registry import DialectRegistry
-from penstock.kafka.registry import RegistryUnavailable, UnknownSchema
+from penstock.kafka.registry.client import RegistryUnavailable, UnknownSchema
+from penstock.kafka.registry.dialects import DialectRegistry
 from tests.support.certs import make_certificates
 from tests.support.dialect_registry import DialectServer
 from tests.support.ports import free_port

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.kafka.registry import Registry, RegistryUnavailable
+from penstock.kafka.registry.client import Registry, RegistryUnavailable
 from tests.support.certs import make_certificates
 from tests.support.registry import RegistryServer
 

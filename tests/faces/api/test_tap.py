@@ -13,8 +13,8 @@ from penstock.config.http_settings import MaskRule
 from penstock.config.spec import PipelineSpec
 from penstock.core.secrets import MASK
 from penstock.engine.taps import Taps
+from penstock.pipeline.samples import Sample, TapStage
 from penstock.service.masking import Masking
-from penstock.worker.samples import Sample, TapStage
 from tests.faces.api.conftest import Api
 from tests.support.waiting import until
 

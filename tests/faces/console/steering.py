@@ -21,9 +21,10 @@ from penstock.config.spec import PipelineSpec
 from penstock.console.app import mount
 from penstock.console.data import Data
 from penstock.core.ids import new_id
-from penstock.engine.books import Books
-from penstock.engine.job_book import JobBook
+from penstock.engine.pipelines.stats import PipelineStats
+from penstock.engine.spark.job_stats import SparkJobStats
 from penstock.engine.taps import Taps
+from penstock.pipeline.samples import Sample
 from penstock.service.authentication import Authentication
 from penstock.service.health import STARTING
 from penstock.service.logs import configure_logs
@@ -31,7 +32,6 @@ from penstock.service.masking import Masking
 from penstock.service.operations.desk import Desk
 from penstock.store import Store
 from penstock.store.workflow_tables import projects, triggers, workflows
-from penstock.worker.samples import Sample
 from penstock.workflows.notices import gather
 from tests.faces.console.seeding import BIDI, INSTANCE, MARKUP, Pulse, letter, seed
 
@@ -54,7 +54,7 @@ action: {type: hello_world}
 class Spark:
     master: str = "local[128]"
     cores: int = 2
-    book: JobBook = field(default_factory=JobBook)
+    book: SparkJobStats = field(default_factory=SparkJobStats)
 
     @property
     def jobs(self) -> int:
@@ -65,7 +65,7 @@ class Spark:
 class Flow:
     name: str
     spec: PipelineSpec
-    books: Books = field(default_factory=Books)
+    books: PipelineStats = field(default_factory=PipelineStats)
 
 
 class Instance:

@@ -12,7 +12,7 @@ from penstock.act.webhook import _content
 from penstock.cli.terminal import json_text
 from penstock.core.event import Event, Record
 from penstock.core.plugin import PipelineContext
-from penstock.worker.failing import _seen
+from penstock.pipeline.failures import _seen
 
 VALUE: dict[str, Any] = {"big": 2**70, "inner": [-(2**65), {"raw": b"\xff", "text": "ü"}]}
 EVENT = Event(Record("orders", 0, 1, b"k", b"{}", None, 1_755_000_000_000, 1), VALUE, "JsonEvent")

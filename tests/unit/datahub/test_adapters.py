@@ -18,8 +18,8 @@ from penstock.datahub import events
 from penstock.datahub.context import PipelineContext as DataHubContext
 from penstock.datahub.envelope import EventEnvelope
 from penstock.datahub.graph import AcrylDataHubGraph
+from penstock.pipeline.chain import Chain, FailedItem
 from penstock.testing import TestPipeline
-from penstock.worker.chain import Broken, Chain
 
 PLUGINS = Path(__file__).parents[2] / "compat" / "datahub" / "plugins.py"
 CTX = PipelineContext("notes", folder=str(PLUGINS.parent))
@@ -199,7 +199,7 @@ class Act(Action):
     def close(self): ...
 """
     [item] = chain_of(tmp_path, code, transform=[{"type": "mine:Wrong"}]).prepare([Record("t", 0, 7)])
-    assert isinstance(item, Broken)
+    assert isinstance(item, FailedItem)
     assert (item.stage, "returned str" in str(item.error)) == ("transform", True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.core.event import Event, Record
 from penstock.decode.schemas import Schemas, parse
-from penstock.kafka.registry import RegistrySchema
+from penstock.kafka.registry.client import RegistrySchema
 
 
 def record(value: bytes | None, offset: int = 0) -> Record:

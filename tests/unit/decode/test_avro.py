@@ -18,7 +18,7 @@ from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext
 from penstock.decode.avro import AvroDecoder
 from penstock.decode.schemas import SchemaPending, parse
-from penstock.kafka.registry import RegistrySchema, RegistryUnavailable
+from penstock.kafka.registry.client import RegistrySchema, RegistryUnavailable
 from tests.support.registry import RegistryServer
 from tests.unit.decode.avro_strategies import Pair, pairs
 from tests.unit.decode.records import Known, record, values

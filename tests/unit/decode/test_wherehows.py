@@ -18,7 +18,7 @@ from penstock.core.event import Event, Record
 from penstock.core.plugin import PipelineContext
 from penstock.decode.schemas import SchemaPending
 from penstock.decode.wherehows import WhereHowsDecoder
-from penstock.kafka.registry import RegistryUnavailable
+from penstock.kafka.registry.client import RegistryUnavailable
 from tests.support.dialect_registry import DialectServer
 from tests.unit.decode.records import Known
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine import taps as module
 from penstock.engine.taps import Taps
-from penstock.worker.samples import Allowance, Sample, TapStage
+from penstock.pipeline.samples import Allowance, Sample, TapStage
 
 
 class _Clock:

@@ -9,7 +9,7 @@ import pytest
 from penstock.config.http_settings import MaskRule
 from penstock.core.clock import Surroundings
 from penstock.core.errors import ConfigError
-from penstock.kafka.reach import Address
+from penstock.kafka.network_probe import Address
 from penstock.service import outbound
 from penstock.service.access import RIGHTS, ROLES, Actor, NotAllowed, Role, allows, at_most, require, system_actor
 from penstock.service.attempts import Attempts, TooManyAttempts, address_key, token_key, user_key

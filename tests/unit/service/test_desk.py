@@ -11,7 +11,7 @@ import pytest
 
 from penstock.config.settings import Settings
 from penstock.core.clock import Surroundings
-from penstock.engine.books import PipelineView
+from penstock.engine.pipelines.stats import PipelineView
 from penstock.service.access import NotFound, system_actor
 from penstock.service.operations import desk as desks
 from penstock.service.operations.desk import Desk

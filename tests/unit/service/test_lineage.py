@@ -16,9 +16,9 @@ from penstock.config.settings import Settings
 from penstock.config.signal_settings import LineageSettings
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError
+from penstock.pipeline.messages import Counts
 from penstock.service.lineage import Lineage, lineage_of, sender
 from penstock.service.lineage_names import inputs, outputs
-from penstock.worker.protocol import Counts
 from tests.support.receiver import Receiver
 
 KAFKA = {"bootstrap": "broker-1:9092,broker-2:9092"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.holes import OpenRetry, decode, encode
+from penstock.core.commit_metadata import OpenRetry, decode, encode
 from penstock.service.offsets import _move
 from penstock.service.skipping import without
 
@@ -16,10 +16,10 @@ OFFSETS = st.integers(0, END)
 @st.composite
 def commits(draw: st.DrawFn) -> tuple[int, str, set[int]]:
     """A committed offset, its metadata, and the offsets that are finished."""
-    frontier = draw(OFFSETS)
-    holes = sorted(draw(st.sets(st.integers(0, max(0, frontier - 1)), max_size=8))) if frontier else []
-    position = min(holes, default=frontier)
-    return position, encode("t", position, frontier, holes), set(range(frontier)) - set(holes)
+    next_offset = draw(OFFSETS)
+    pending = sorted(draw(st.sets(st.integers(0, max(0, next_offset - 1)), max_size=8))) if next_offset else []
+    position = min(pending, default=next_offset)
+    return position, encode("t", position, next_offset, pending), set(range(next_offset)) - set(pending)
 
 
 @given(commits(), OFFSETS, OFFSETS)
@@ -37,12 +37,12 @@ def test_skipping_finishes_exactly_these_events(commit: tuple[int, str, set[int]
     position, metadata, finished = commit
     offset, text = without(position, metadata, "t", events)
     note = decode(offset, text)
-    assert set(range(note.frontier)) - set(note.holes) == finished | set(events)
-    assert (note.topic_id, offset) == ("t", min(note.holes, default=note.frontier))
+    assert set(range(note.next_offset)) - set(note.pending) == finished | set(events)
+    assert (note.topic_id, offset) == ("t", min(note.pending, default=note.next_offset))
 
 
 def test_retries_of_other_events_stay_open() -> None:
     retries = [OpenRetry(3, 2, 1_000, 5_000), OpenRetry(5, 1, 2_000, 9_000)]
     offset, text = without(3, encode("t", 3, 8, [3, 5], retries), "t", [3])
     note = decode(offset, text)
-    assert (offset, note.holes, [retry.offset for retry in note.retries]) == (5, (5,), [5])
+    assert (offset, note.pending, [retry.offset for retry in note.retries]) == (5, (5,), [5])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.cluster import SparkStartError
-from penstock.engine.spark import SparkDied
+from penstock.engine.spark.cluster import SparkStartError
+from penstock.engine.spark.context import SparkDied
 from penstock.service.run import _start, _wait
 from penstock.service.stopping import Stop
 

@@ -14,8 +14,8 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.status import PipelineStatus
-from penstock.engine.books import PipelineView
 from penstock.engine.instance import Instance
+from penstock.engine.pipelines.stats import PipelineView
 from penstock.service.access import Actor, NotFound, Right, allows, require
 from penstock.service.letter_jobs import LetterJobs
 from penstock.service.masking import Masking

@@ -11,11 +11,11 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError, PenstockError, Terminal
 from penstock.core.secrets import MASK
 from penstock.engine.taps import MOST_PER_SECOND, Tap
+from penstock.pipeline.samples import Became, Sample, TapStage
 from penstock.service.access import Actor
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import View
 from penstock.service.status import INSTANCE_SILENCE
-from penstock.worker.samples import Became, Sample, TapStage
 
 __all__ = ["LONGEST", "MOST", "STAGES", "NotHere", "SampleView", "TapStage", "Tapping", "look", "tap"]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError
-from penstock.kafka.reach import Address
+from penstock.kafka.network_probe import Address
 from penstock.service.access import Actor
 from penstock.service.connection_test import ConnectionReport, MessagePreview, preview_messages, try_connection
 from penstock.service.operations.desk import Desk

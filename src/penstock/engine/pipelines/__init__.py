@@ -1,0 +1,1 @@
+"""One pipeline on the driver: its group membership, partitions, planning, outcomes and commits."""

@@ -1,0 +1,1 @@
+"""Replays of dead letters and of ranges of a log."""

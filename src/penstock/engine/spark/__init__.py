@@ -1,0 +1,1 @@
+"""The Spark context, its JVM and clusters."""

@@ -1,0 +1,335 @@
+"""The Spark context: started with the settings that make small jobs fast, and asked for one window at a time."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from penstock.core.errors import PenstockError, Terminal, Transient
+from penstock.engine.spark import cluster
+from penstock.engine.spark.cluster import SparkStartError
+from penstock.engine.spark.job_stats import SparkJobStats
+from penstock.engine.spark.jvm import ClassArchive, java_executable, own_folder, quarter_of_the_memory
+
+if TYPE_CHECKING:
+    # Kept out of the way: this module is imported first, so that the JVM starts while the others are loaded.
+    from penstock.worker.protocol import WindowOutcome, WindowRequest
+
+_LOG4J = """
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark %p %c{{1}}: %m%n%ex
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = console
+"""
+
+
+_GREETINGS = (b"WARNING: Using incubator modules", b"Setting default log level", b"To adjust logging level use")
+_SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key")
+"""Names of Spark properties that Spark itself hides: a command line must not show them either."""
+_ENDS_WITHIN = 5.0
+"""Seconds that the JVM is given to end by itself."""
+_SLOTS = 128
+"""Threads that local windows may run in: more than there are ever lanes, for a lane must never wait for another."""
+
+
+class SparkDied(PenstockError, Terminal):
+    """Spark's JVM ended while the instance was running."""
+
+    code = "spark-died"
+
+
+class WindowLost(PenstockError, Transient):
+    """A window ended without an outcome: its worker died, or its job was cancelled."""
+
+    code = "window-lost"
+
+
+class WindowRepeated(WindowLost):
+    """Spark gave a window to a second executor because the first was gone before it began: no event is to blame."""
+
+    code = "window-repeated"
+
+
+class Spark:
+    """One Spark context. `run` may be called from many threads, one window each."""
+
+    def __init__(
+        self,
+        *,
+        master: str,
+        conf: Mapping[str, str],
+        home: Path,
+        driver_output: str | None = None,
+        worker_memory: int | None = None,
+    ) -> None:
+        self.master = f"local[{_SLOTS}]" if master == "local" or master.startswith("local[") else master
+        self.is_local = self.master.startswith("local[")
+        self.book = SparkJobStats()
+        self.cores = os.cpu_count() or 1
+        """Windows that can run side by side; of a cluster known once it has started."""
+        self._conf = dict(conf)
+        self._output = driver_output
+        self._memory = worker_memory
+        self._building = threading.Lock()
+        self._lane_jobs: dict[str, Any] = {}
+        self._sc: Any = None
+        self._stopping = False
+        self._starting: threading.Thread | None = None
+        self._start_error: Exception | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = own_folder()
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        self._archive = ClassArchive(home, self._folder)
+
+    def begin(self, *, lanes: Sequence[str] = ()) -> None:
+        """Start in the background, with these lanes' processes: it takes seconds in which other things can be done."""
+        self._starting = threading.Thread(target=self._start_noting, args=(lanes,), name="spark-start", daemon=True)
+        self._starting.start()
+
+    def _start_noting(self, lanes: Sequence[str]) -> None:
+        try:
+            self._start()
+            warming = [threading.Thread(target=self._warm, args=(lane,)) for lane in lanes if self.is_local]
+            for thread in warming:
+                thread.start()
+            for thread in warming:
+                # A lane that ran two windows at once would have two processes.
+                thread.join()
+        except Exception as error:  # noqa: BLE001 - raised by `start`, in the thread that wants to know
+            self._start_error = error
+
+    def _warm(self, lane: str) -> None:
+        from penstock.worker.protocol import WindowRequest  # noqa: PLC0415 - as at the top of this module
+
+        # A lane that cannot be started now says so when it is wanted.
+        with contextlib.suppress(WindowLost):
+            self.run(WindowRequest(lane, 0.0, [], detach=True))
+
+    def start(self) -> None:
+        """Wait until the context is there; 3-4 s from the second start on a machine."""
+        if self._starting is None:
+            self.begin()
+        if self._starting is not None:
+            self._starting.join()
+        if self._start_error is not None:
+            raise self._start_error
+
+    def _start(self) -> None:
+        os.environ["PYSPARK_PYTHON"] = self._conf.get("spark.pyspark.python", sys.executable)
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        if self.is_local:
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        if java_executable() is None:
+            raise SparkStartError(
+                "Java was not found",
+                received=os.environ.get("JAVA_HOME"),
+                allowed="Java 17 or newer",
+                hint="install a JRE 17, or set JAVA_HOME",
+            )
+        from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only `run` pays
+        from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
+
+        launch, conf = SparkConf(loadDefaults=False), SparkConf(loadDefaults=False)
+        for name, value in (self._settings() | self._conf).items():
+            conf.set(name, value)
+            if not _SENSITIVE.search(name):
+                # I8: these become arguments of a command that everybody on the machine can see.
+                launch.set(name, value)
+        try:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]  # pyspark has no types here
+                launch, {"stderr": subprocess.PIPE}
+            )
+            self._process = gateway.proc
+            threading.Thread(
+                target=self._forward, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True
+            ).start()
+            self._sc = SparkContext(gateway=gateway, conf=conf)
+        except Exception as error:
+            raise SparkStartError(
+                f"Spark did not start: {error}", hint="`penstock doctor` looks at Java and Spark"
+            ) from error
+        if not self.is_local:
+            self.cores = cluster.join(self._sc, self.master, self._folder)
+
+    def _forward(self, stream: IO[bytes]) -> None:
+        """Pass on what the JVM and the workers say, without Spark's greetings and without the noise of an ending."""
+        for line in stream:
+            if not self._stopping and not line.startswith(_GREETINGS):
+                sys.stderr.buffer.write(line)
+                sys.stderr.buffer.flush()
+
+    def _settings(self) -> dict[str, str]:
+        log = self._folder / "log4j2.properties"
+        log.write_text(_LOG4J.format(level=os.environ.get("PENSTOCK_SPARK_LOG", "fatal")))
+        java = [
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            f"-Djava.io.tmpdir={self._folder}",
+            f"-Dlog4j2.configurationFile=file:{log}",
+            "-Xlog:disable",
+            "-Xlog:all=error:stderr",
+            *self._archive.options(),
+        ]
+        settings = {
+            "spark.app.name": "penstock",
+            "spark.master": self.master,
+            # Spark repeats nothing by itself: what ran is known only by its outcome.
+            "spark.task.maxFailures": "1",
+            "spark.speculation": "false",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.python.worker.reuse": "true",
+            # Takes 33-47 ms off every small Python job.
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.python.daemon.module": "penstock.worker.daemon",
+            "spark.local.dir": str(self._folder),
+            "spark.driver.extraJavaOptions": " ".join(java),
+            "spark.driver.memory": "512m",
+            "spark.cleaner.periodicGC.interval": "10min",
+            # A window's task is a few kilobytes: packing it costs more than it saves.
+            "spark.broadcast.compress": "false",
+            "spark.broadcast.checksum": "false",
+            # Nobody looks while the UI is off, and memory stays flat over a million windows.
+            "spark.ui.liveUpdate.period": "-1",
+            "spark.ui.retainedJobs": "20",
+            "spark.ui.retainedStages": "20",
+            "spark.ui.retainedTasks": "100",
+        }
+        if self.is_local:
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            # By default twice as many as the master has slots, which are lanes here: over a hundred for a few messages.
+            settings["spark.rpc.netty.dispatcher.numThreads"] = "4"
+        else:
+            # The daemon starts before the product's code arrives there.
+            settings["spark.python.daemon.module"] = "pyspark.daemon"
+            if self._conf.get("spark.authenticate", "true").lower() != "false":
+                # Passwords of pipelines travel with the windows. A standalone master may do without the encryption.
+                settings |= {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+                cluster.require_secret(self.master, self._conf)
+        return settings
+
+    @property
+    def jobs(self) -> int:
+        """How many were begun."""
+        return self.book.jobs
+
+    @property
+    def died(self) -> bool:
+        """True when the JVM ended by itself: no window will ever run again."""
+        return self._process is not None and not self._stopping and self._process.poll() is not None
+
+    def journal(self, lane: str) -> str | None:
+        """Where the lane's worker notes its progress, for us to read if it dies; None on clusters."""
+        return str(self._folder / f"{lane}.journal") if self.is_local else None
+
+    @property
+    def bell(self) -> str | None:
+        """Where workers may ring for this instance; None on clusters, from where nobody could hear them."""
+        return str(self._folder / "bell") if self.is_local else None
+
+    def cancel(self, lane: str) -> None:
+        """End the lane's window and its worker process, wherever it runs."""
+        if self._sc is not None:
+            with contextlib.suppress(Exception):
+                self._sc.cancelJobsWithTag(_tag(lane))
+
+    def run(self, request: WindowRequest) -> WindowOutcome:
+        """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
+        from penstock.worker.protocol import REPEATED, unpacked  # noqa: PLC0415 - as at the top of this module
+
+        payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            job = self._job(request.lane, payload)
+            with self.book.job(request.lane, [unit.pipeline for unit in request.units]):
+                # Straight through the gateway: `RDD.collect` opens a socket for each answer, which takes 8 ms more.
+                (answer,) = job.collect()
+            (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
+            return unpacked(packed)
+        except Exception as error:
+            reason = _reason(error)
+            raise (WindowRepeated if REPEATED in reason else WindowLost)(reason) from error
+
+    def _job(self, lane: str, payload: bytes) -> Any:
+        """The Java RDD that runs this payload."""
+        if not self.is_local:
+            self._sc.addJobTag(_tag(lane))
+            return self._built(lane, payload)
+        # Building an RDD takes the gateway 10 ms. A lane's is built once, over the name of the file that the request is
+        # put into; the folder is private and the worker removes the file when it has read it.
+        file = self._folder / f"{lane}.request"
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            out.write(payload)
+        if lane not in self._lane_jobs:
+            self._lane_jobs[lane] = self._built(lane, b"file:" + os.fsencode(file))
+        return self._lane_jobs[lane]
+
+    def _built(self, lane: str, element: bytes) -> Any:
+        from penstock.worker.window import run_window  # noqa: PLC0415 - imports pyspark
+
+        with self._building:
+            # Each value of the variable has a daemon and worker process, the same every time: that makes a lane.
+            self._sc.environment["PENSTOCK_LANE"] = lane
+            if self._output and self.is_local:
+                self._sc.environment["PENSTOCK_STDOUT"] = self._output
+            if self.bell is not None:
+                self._sc.environment["PENSTOCK_BELL"] = self.bell
+                self._sc.environment["PENSTOCK_MEMORY"] = str(self._memory or quarter_of_the_memory())
+            # The environment is taken when this is built.
+            return self._sc.parallelize([element], 1).mapPartitions(run_window)._jrdd  # noqa: SLF001 - no public name
+
+    def stop(self, within: float = 20.0) -> None:
+        """End context and JVM; on the first start of a machine the JVM writes its class archive on the way out, for
+        which there are so many seconds."""
+        if self._starting is not None:
+            self._starting.join()
+        self._stopping = True
+        if self._sc is not None:
+            with contextlib.suppress(Exception):
+                self._sc.stop()
+            with contextlib.suppress(Exception):
+                self._sc._gateway.shutdown()  # noqa: SLF001 - there is no public way to end the JVM
+            type(self._sc)._gateway = None  # noqa: SLF001 - so that another context in this process starts a JVM of its own
+            type(self._sc)._jvm = None  # noqa: SLF001 - as above
+            self._sc = None
+        if self._process is not None:
+            self._end_process(self._process, within if self._archive.is_new else _ENDS_WITHIN)
+            self._process = None
+        self._archive.keep()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @staticmethod
+    def _end_process(process: subprocess.Popen[bytes], within: float) -> None:
+        if process.stdin:
+            process.stdin.close()
+        try:
+            process.wait(timeout=within)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=5)
+
+
+def _tag(lane: str) -> str:
+    return f"lane-{lane}"
+
+
+def _reason(error: Exception) -> str:
+    """The one line of a Spark failure that says something."""
+    text = str(error)
+    for line in text.splitlines():
+        if "SparkException" in line or "worker exited" in line or "Error:" in line:
+            return line.strip()[:500]
+    return text.strip()[:500] or type(error).__name__

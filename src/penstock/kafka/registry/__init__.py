@@ -1,0 +1,1 @@
+"""Schema registries of all dialects."""

@@ -1,0 +1,178 @@
+"""Schema registries as WhereHows asks them: three dialects, several addresses, ids of any kind."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import random
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from penstock.config.wire import RegistryDialect
+from penstock.core.errors import ConfigError, PenstockError
+from penstock.kafka.registry.call_times import note_call
+from penstock.kafka.registry.client import (
+    RegistrySchema,
+    RegistryUnavailable,
+    UnknownSchema,
+    client_settings,
+    without_user,
+)
+
+_PATHS: dict[RegistryDialect, str] = {
+    "linkedin": "/schemas/id={}",
+    "gobblin": "/id={}",
+    "confluent": "/schemas/ids/{}",
+}
+_HEADERS = {"Content-Type": "application/vnd.schemaregistry.v1+json", "Response-Type": "PLAIN_STRING"}
+_UNPARSABLE = 50005
+"""The code that the original gives to an error without a readable body."""
+_LARGEST = 10_000_000
+"""Bytes; no honest schema comes near this."""
+_SAYS_NO = (400, 404, 422)
+"""With an error in the registry's own form these are an answer: it has no schema of this id."""
+
+
+class DialectRegistry:
+    """Asks for schemas by id; begins with any of its addresses and goes to the next where one does not answer."""
+
+    def __init__(
+        self, urls: str, dialect: RegistryDialect, config: Mapping[str, Any] | None = None, timeout: float = 5.0
+    ) -> None:
+        settings = client_settings(config or {})
+        self._bases = [url.strip().rstrip("/") for url in urls.split(",") if url.strip()]
+        self._at = random.randrange(len(self._bases))
+        self._dialect = dialect
+        self._timeout = float(settings.get("timeout", timeout))
+        self._token = settings.get("bearer.auth.token")
+        self._login = settings.get("basic.auth.user.info")
+        secure = any(base.lower().startswith("https:") for base in self._bases)
+        # A tenth of a second that only users of certificates pay.
+        handlers = [urllib.request.HTTPSHandler(context=_tls(settings))] if secure else []
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def schema(self, schema_id: Any) -> RegistrySchema:
+        """The schema of an id; raises `UnknownSchema` or `RegistryUnavailable`."""
+        answer, where = self._get(_PATHS[self._dialect].format(schema_id))
+        if self._dialect != "confluent":
+            # A schema is a name, a union or a map with a type; a map without one is something else's answer.
+            if not isinstance(answer, (str, list)) and not (isinstance(answer, dict) and "type" in answer):
+                raise _no_schema(where)
+            return RegistrySchema(schema_id, "AVRO", json.dumps(answer), ())
+        references: dict[str, str] = {}
+        text, kind = self._resolve(answer, where, references)
+        return RegistrySchema(schema_id, kind, text, tuple(references.items()))
+
+    def check(self) -> str:
+        """Ask for an id that nobody has, to see whether the registry lets us in; returns what came of it."""
+        with contextlib.suppress(UnknownSchema):
+            self.schema("0")
+        return f"answers in {self._dialect}'s dialect"
+
+    def close(self) -> None:
+        self._opener.close()
+
+    def _resolve(self, answer: Any, where: str, found: dict[str, str]) -> tuple[str, str]:
+        if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
+            raise _no_schema(where)
+        for reference in answer.get("references") or ():
+            name, subject = str(reference["name"]), quote(str(reference["subject"]), safe="")
+            if name not in found:
+                inner, there = self._get(f"/subjects/{subject}/versions/{reference['version']}")
+                text, _ = self._resolve(inner, there, found)
+                found[name] = text
+        return answer["schema"], str(answer.get("schemaType") or "AVRO")
+
+    def _get(self, path: str) -> tuple[Any, str]:
+        """The JSON answer to a path, and who gave it."""
+        trouble: PenstockError | None = None
+        for step in range(len(self._bases)):
+            at = (self._at + step) % len(self._bases)
+            where = f"schema registry {without_user(self._bases[at])}: asking for {path}"
+            began = time.perf_counter()
+            try:
+                answer = self._ask(self._bases[at] + path, where)
+            except UnknownSchema:
+                note_call("unknown", began)
+                raise
+            except RegistryUnavailable as error:
+                note_call("error", began)
+                trouble = error
+                continue
+            note_call("ok", began)
+            self._at = at
+            return answer, where
+        raise trouble or RegistryUnavailable("no schema registry is named")
+
+    def _ask(self, url: str, where: str) -> Any:
+        try:
+            with self._opener.open(self._request(url), timeout=self._timeout) as answer:
+                status, body = answer.status, answer.read(_LARGEST)
+        except urllib.error.HTTPError as error:
+            raise _translated(error, where) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            raise RegistryUnavailable(f"{where}: {reason}", hint="is the registry up and its URL right?") from None
+        if status == 204:
+            raise UnknownSchema(f"{where}: HTTP 204, no schema")
+        try:
+            return json.loads(body)
+        except ValueError:
+            raise _no_schema(where) from None
+
+    def _request(self, url: str) -> urllib.request.Request:
+        parts = urlsplit(url)
+        bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        request = urllib.request.Request(bare, headers=dict(_HEADERS))  # noqa: S310 - the spec takes http and https only
+        login = self._login
+        if login is None and parts.username is not None:
+            login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        elif login is not None:
+            request.add_header("Authorization", f"Basic {base64.b64encode(str(login).encode()).decode()}")
+        return request
+
+
+def _translated(error: urllib.error.HTTPError, where: str) -> PenstockError:
+    try:
+        body = error.read(_LARGEST)
+        said: Any = json.loads(body) if body else {"error_code": error.code, "message": error.reason}
+        code, message = int(said["error_code"]), str(said.get("message"))
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
+        code, message = _UNPARSABLE, "an answer that is no registry's"
+    text = f"{where}: HTTP {error.code}, {message} (error {code})"[:500]
+    if error.code in _SAYS_NO and code != _UNPARSABLE:
+        return UnknownSchema(text)
+    if error.code in (401, 403):
+        hint = "check schema.registry.basic.auth.user.info, schema.registry.bearer.auth.token, certificates"
+        return RegistryUnavailable(text, hint=hint)
+    return RegistryUnavailable(text, hint="is the registry up and its URL right?")
+
+
+def _no_schema(where: str) -> RegistryUnavailable:
+    return RegistryUnavailable(f"{where}: the answer holds no schema", hint="are its URL and its dialect right?")
+
+
+def _tls(settings: Mapping[str, Any]) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+        certificate = settings.get("ssl.certificate.location")
+        if certificate is not None:
+            key, password = settings.get("ssl.key.location"), settings.get("ssl.key.password")
+            context.load_cert_chain(certificate, key, password)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise ConfigError(
+            f"the schema registry's certificates cannot be used: {reason}",
+            received=sorted(key for key in settings if key.startswith("ssl.")),
+            hint="ssl.ca.location, ssl.certificate.location and ssl.key.location name PEM files",
+        ) from None
+    return context

@@ -1,0 +1,1 @@
+"""Ways of running an action over prepared events."""

@@ -1,0 +1,223 @@
+"""A lane's process between and during windows: the pipelines it holds and the units it left acting."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.core.deadline import Deadline
+from penstock.core.memory import collect_rarely, give_back
+from penstock.kafka.registry.call_times import CALLS
+from penstock.pipeline.built_pipeline import BuiltPipeline
+from penstock.pipeline.in_flight_log import Journal, Pages
+from penstock.pipeline.messages import UnitOutcome, UnitRequest
+from penstock.pipeline.unit import UnitRun, UnknownBlueprint
+from penstock.worker.protocol import RESTING_AT_MOST, RunsRequest, WindowOutcome, WindowRequest
+
+if TYPE_CHECKING:
+    from penstock.worker.run_executor import RunExecutor
+
+_GRACE = 0.03
+"""Seconds in which no unit ends, after the deadline: what is still there is acting, and is left behind."""
+_REST_AFTER = 60.0
+"""A pipeline that has not been here for so long stops fetching, unless it is one of the last few: to begin again takes
+a third of a second. Its consumer stays connected, for making one takes most of a second."""
+_FETCHING_AT_MOST = 8
+_EVICT_AFTER = 3_600.0
+"""After so long it gives its consumer and connections back,"""
+_CROWDED_AFTER = 15.0
+"""and so does the one that rested longest when there are more than `RESTING_AT_MOST` that rest for so long."""
+_CROWDED_REST_AFTER = 3.0
+"""Seconds after which pipelines of a crowd stop fetching."""
+_LOOK_EVERY = 0.5
+
+
+class LaneProcess:
+    """The one object of this kind in a worker process."""
+
+    def __init__(self) -> None:
+        self._pipelines: dict[tuple[str, int], BuiltPipeline] = {}
+        self._detached: list[UnitRun] = []
+        self._tainted = False
+        self._hung: list[BuiltPipeline] = []
+        """With a foreign source, and an action that does not return."""
+        self._journal: Journal | None = None
+        self._pages: dict[int, Pages] = {}
+        self._running: RunExecutor | None = None
+        # Looking at young objects costs a tenth of a drain and frees nothing. On a cluster Spark collects garbage after
+        # every task, too, and would look at every module's objects each time, for some 25 ms.
+        gc.collect()
+        collect_rarely()
+
+    def run(self, request: WindowRequest) -> WindowOutcome:
+        """Run the units of one window side by side; always back by the deadline where units may be left behind."""
+        began = time.monotonic()
+        late = request.not_after is not None and began > request.not_after
+        deadline = Deadline.after(0.0 if late else request.seconds)
+        closed = [self._close(unit) for unit in request.units if unit.closing]
+        if request.retiring:
+            self._retire()
+        self._turn_pages(request)
+        if request.runs is not None:
+            return self._execute(request, request.runs, deadline)
+        runs = [
+            UnitRun(u, self._pipeline, deadline.sooner(u.seconds), self._pages.get(u.unit))
+            for u in request.units
+            if not u.closing
+        ]
+        for run in runs:
+            run.start()
+        self._wait(runs, deadline, detach=request.detach)
+        self._give_up([*self._detached, *runs])
+        outcomes = closed + self._collect(runs)
+        self._evict()
+        return WindowOutcome(
+            request.lane,
+            os.getpid(),
+            outcomes,
+            [r.request.unit for r in self._detached],
+            time.monotonic() - began,
+            self._tainted,
+            held=len(self._pipelines),
+            registry_calls=CALLS.take(),
+        )
+
+    def _execute(self, request: WindowRequest, runs: RunsRequest, deadline: Deadline) -> WindowOutcome:
+        """Runs of workflows, in a lane that does nothing else."""
+        from penstock.worker.run_executor import RunExecutor  # noqa: PLC0415 - other lanes need none of it
+
+        if self._running is None:
+            self._running = RunExecutor(runs)
+        outcome = self._running.window(runs, deadline, detach=request.detach)
+        return WindowOutcome(
+            request.lane, os.getpid(), [], [], request.seconds, tainted=self._running.tainted, runs=outcome
+        )
+
+    def _turn_pages(self, request: WindowRequest) -> None:
+        """Pages of this window's units; those of the last window's are no longer needed, its outcome has arrived."""
+        if request.journal is None:
+            return
+        if self._journal is None:
+            self._journal = Journal(request.journal)
+        running = {run.request.unit for run in self._detached}
+        for unit in [unit for unit in self._pages if unit not in running]:
+            self._journal.close(self._pages.pop(unit))
+        for work in request.units:
+            if not work.closing:
+                self._pages[work.unit] = self._journal.open(work.unit, work.assignments)
+
+    def _pipeline(self, unit: UnitRequest) -> BuiltPipeline:
+        """The unit's pipeline, made in its own thread: what user code does there holds up nobody else."""
+        key = (unit.pipeline, unit.generation)
+        for old in [k for k in list(self._pipelines) if k[0] == unit.pipeline and k != key]:
+            self._drop(old)
+        held = self._pipelines.get(key)
+        if held is None:
+            if not unit.blueprint:
+                raise UnknownBlueprint(f"generation {unit.generation} of {unit.pipeline}")
+            held = self._pipelines[key] = BuiltPipeline(unit.blueprint, replays=unit.bounds is not None)
+        return held
+
+    def _wait(self, runs: list[UnitRun], deadline: Deadline, *, detach: bool) -> None:
+        """Until every unit is done; a unit that is still acting shortly after its deadline is left behind."""
+        if not runs:
+            # A window without units comes to collect: it waits for the first detached unit that ends.
+            while self._detached and not any(r.over.is_set() for r in self._detached) and not deadline.expired:
+                self._detached[0].over.wait(min(0.02, deadline.remaining))
+            return
+        for run in runs:
+            while not run.over.wait(deadline.remaining if detach else _LOOK_EVERY) and not detach:
+                # Where nobody can be left behind, one that hangs is given up while we wait.
+                self._give_up(runs)
+        # Many units end at the same moment and share the interpreter: as long as they keep ending, wait.
+        while detach and (alive := [run for run in runs if not run.over.is_set()]):
+            alive[-1].over.wait(_GRACE)
+            if sum(not run.over.is_set() for run in alive) == len(alive):
+                return
+
+    def _give_up(self, runs: list[UnitRun]) -> None:
+        """Units whose user code does not return: their threads stay behind, and this process should be replaced."""
+        for run in runs:
+            if run.overdue:
+                run.abandon()
+            if run.hangs:
+                hung = self._pipelines.pop((run.request.pipeline, run.request.generation), None)
+                if hung is not None and hung.foreign is not None:
+                    self._hung.append(hung)
+                self._tainted = True
+
+    def _collect(self, runs: list[UnitRun]) -> list[UnitOutcome]:
+        every = [*self._detached, *runs]
+        ended = [r for r in every if r.over.is_set()]
+        self._detached = [r for r in every if r not in ended]
+        self._tainted = self._tainted or any(
+            held.acting.tainted
+            for r in ended
+            if (held := self._pipelines.get((r.request.pipeline, r.request.generation))) is not None
+        )
+        left = [
+            UnitOutcome(r.request.unit, r.request.pipeline, r.request.generation, "detached")
+            for r in runs
+            if r not in ended
+        ]
+        return [r.outcome for r in ended] + left
+
+    def _close(self, unit: UnitRequest) -> UnitOutcome:
+        for key in [k for k in list(self._pipelines) if k[0] == unit.pipeline]:
+            self._pipelines[key].confirm(unit.assignments)
+            self._drop(key)
+        for hung in [held for held in self._hung if held.spec.name == unit.pipeline]:
+            # Its action does not return, but its source can still be told what is settled.
+            hung.confirm(unit.assignments)
+            self._hung.remove(hung)
+            self._run_aside(hung.leave_source, hung.closes_within)
+        return UnitOutcome(unit.unit, unit.pipeline, unit.generation, "closed")
+
+    def _retire(self) -> None:
+        """This process will be ended: let go of everything in good order."""
+        for key in list(self._pipelines):
+            self._drop(key)
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        held = self._pipelines.pop(key)
+        ended = self._run_aside(lambda: _close_quietly(held), held.closes_within)
+        if held.foreign is not None and (held.foreign.is_stuck or not ended):
+            # A source that nobody can stop goes on pulling events.
+            self._tainted = True
+
+    @staticmethod
+    def _run_aside(close: Callable[[], None], seconds: float) -> bool:
+        """Whether it returned in time: it is user code, and consumers take a moment to leave; neither may hold up the
+        window for good."""
+        closing = threading.Thread(target=close, daemon=True)
+        closing.start()
+        closing.join(timeout=seconds)
+        return not closing.is_alive()
+
+    def _evict(self) -> None:
+        now = time.monotonic()
+        busy = {(r.request.pipeline, r.request.generation) for r in self._detached}
+        # Units that were left behind may be making theirs.
+        idle = [(held.used_at, key) for key, held in list(self._pipelines.items()) if key not in busy]
+        rest_after = _CROWDED_REST_AFTER if len(idle) > RESTING_AT_MOST else _REST_AFTER
+        evicted = 0
+        for place, (used_at, key) in enumerate(sorted(idle, reverse=True)):
+            held, resting = self._pipelines[key], now - used_at
+            crowded = place >= RESTING_AT_MOST and resting > _CROWDED_AFTER
+            if held.evictable and (crowded or resting > _EVICT_AFTER):
+                self._drop(key)
+                evicted += 1
+            elif place >= _FETCHING_AT_MOST and resting > rest_after:
+                held.rest()
+        if evicted:
+            give_back()
+
+
+def _close_quietly(pipeline: BuiltPipeline) -> None:
+    with contextlib.suppress(BaseException):
+        pipeline.close()

@@ -1,0 +1,64 @@
+"""The last words of an instance: what its pipelines want is written before it ends, by a store that answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.metrics import Metrics
+from penstock.engine.desired_state import DesiredStateSync
+from penstock.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as opened:
+        yield opened
+
+
+def test_what_a_pipeline_wants_while_the_store_is_asked_is_written_before_the_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = DesiredStateSync("one", store, Metrics(), list)
+    asked, answer, read = threading.Event(), threading.Event(), store.desired.all
+
+    def slow() -> Any:
+        asked.set()
+        answer.wait(60)
+        return read()
+
+    monkeypatch.setattr(store.desired, "all", slow)
+    control.start()
+    assert asked.wait(60)
+    control.fail("orders", "poison", [])
+    stopping = threading.Thread(target=control.stop)
+    stopping.start()
+    answer.set()
+    stopping.join(60)
+    control.join(60)
+    assert read()["orders"].state == "failed"
+
+
+def test_a_stop_does_not_wait_for_a_store_that_hangs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.engine.desired_state._LAST_WORDS", 0.05)
+    control = DesiredStateSync("one", store, Metrics(), list)
+    asked, answer = threading.Event(), threading.Event()
+
+    def hang(*_: object, **__: object) -> Any:
+        asked.set()
+        answer.wait(60)
+        raise AssertionError("nobody waits for this")
+
+    monkeypatch.setattr(store.desired, "fail", hang)
+    control.fail("orders", "poison", [])
+    control.start()
+    assert asked.wait(60)
+    control.stop()
+    assert control.is_alive()
+    answer.set()
+    control.join(60)
+    assert not control.is_alive()

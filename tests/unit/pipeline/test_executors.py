@@ -1,0 +1,190 @@
+"""Ways to run an action: what is finished, failed, deferred or left over, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from penstock.config.spec import PipelineSpec
+from penstock.core.deadline import Deadline
+from penstock.core.errors import Unavailable
+from penstock.core.event import Event, Record
+from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.executors.executor import ActionExecutor
+from penstock.pipeline.executors.keyed import KeyedAsyncExecutor, KeyedThreadExecutor
+from penstock.pipeline.executors.serial import BatchExecutor, SerialExecutor
+from penstock.pipeline.unit_result import UnitResult
+
+SPEC = {"source": {"config": {"topics": ["t"]}}, "action": {"type": "hello_world"}}
+
+
+def spec(**options: Any) -> PipelineSpec:
+    return PipelineSpec.model_validate({"name": "p", "options": options} | SPEC)
+
+
+def items(count: int, keys: int = 1) -> list[Item]:
+    return [Event(Record("t", 0, i, str(i % keys).encode(), b"{}"), {"id": i}, "t") for i in range(count)]
+
+
+class Acts:
+    def __init__(self, act: Any) -> None:
+        self.act = act
+
+
+class ActsOnBatches:
+    def __init__(self, act_batch: Any) -> None:
+        self.act_batch = act_batch
+
+
+def chain(action: Any) -> Chain:
+    return Chain(None, [], action)  # type: ignore[arg-type]  # nothing is decoded here
+
+
+def run(
+    acting: ActionExecutor, fed: list[Item], *, seconds: float = 5.0, throw: bool = False
+) -> tuple[UnitResult, list[int]]:
+    tally = UnitResult(lambda text: text, throw=throw)
+    acting.begin(tally, Deadline.after(seconds))
+    acting.feed(fed)
+    rest = acting.finish()
+    acting.close()
+    return tally, [item.record.offset() for item in rest]
+
+
+def ways(act: Any) -> dict[str, ActionExecutor]:
+    async def act_async(event: Event) -> Any:
+        await asyncio.sleep(0)
+        return act(event)
+
+    def act_batch(events: list[Event]) -> list[Any]:
+        results = []
+        for event in events:
+            try:
+                results.append(act(event))
+            except Exception as error:  # noqa: BLE001 - a result like any other
+                results.append(error)
+        return results
+
+    return {
+        "serial": SerialExecutor(chain(Acts(act)), spec()),
+        "batches": BatchExecutor(chain(ActsOnBatches(act_batch)), spec()),
+        "threads": KeyedThreadExecutor(chain(Acts(act)), spec(concurrency=8)),
+        "loop": KeyedAsyncExecutor(chain(Acts(act_async)), spec(concurrency=8)),
+    }
+
+
+@pytest.mark.parametrize("way", ["serial", "batches", "threads", "loop"])
+def test_every_way_counts_alike(way: str) -> None:
+    def act(event: Event) -> Any:
+        match event.value["id"] % 5:
+            case 0:
+                raise ValueError(event.value["id"])
+            case 1:
+                return True
+            case 2:
+                return False
+            case 3:
+                return "nonsense"
+        return None
+
+    acting = ways(act)[way]
+    fed = items(50, keys=7)
+    fed[3] = FailedItem(fed[3].record, "decode", ValueError("bytes"))
+    tally, rest = run(acting, fed)
+    assert rest == []
+    assert tally.acted == 30
+    stages = [failed.failure.stage for failed in tally.failures]
+    assert (stages.count("act"), stages.count("decode")) == (19, 1)
+    assert sorted(offset for _, _, offset in acting.deferred) == [i for i in range(50) if i % 5 == 2]
+
+
+@pytest.mark.parametrize("way", ["serial", "batches", "threads", "loop"])
+def test_an_outage_fails_nothing_and_leaves_the_event(way: str) -> None:
+    def act(event: Event) -> None:
+        if event.value["id"] == 5:
+            raise Unavailable("the target is away")
+
+    tally, rest = run(ways(act)[way], items(10))
+    assert tally.failures == []
+    assert tally.halt is not None
+    assert tally.halt.kind == "outage"
+    assert rest == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("way", ["serial", "threads", "loop"])
+def test_throw_stops_at_the_event(way: str) -> None:
+    def act(event: Event) -> None:
+        if event.value["id"] == 5:
+            raise ValueError("no")
+
+    tally, rest = run(ways(act)[way], items(10), throw=True)
+    assert [failed.record.offset() for failed in tally.failures] == [5]
+    assert tally.halt is not None
+    assert tally.halt.kind == "throw"
+    assert rest == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("way", ["serial", "threads", "loop"])
+def test_nothing_begins_after_the_deadline_and_what_is_left_keeps_its_order(way: str) -> None:
+    begun: list[float] = []
+
+    def act(_: Event) -> None:
+        begun.append(time.monotonic())
+        time.sleep(0.05)
+
+    deadline = time.monotonic() + 0.3
+    tally, rest = run(ways(act)[way], items(100), seconds=0.3)
+    assert all(at <= deadline + 0.01 for at in begun)
+    assert rest == list(range(tally.acted, 100))
+    assert 0 < tally.acted < 100
+
+
+@pytest.mark.parametrize("way", ["threads", "loop"])
+def test_strands_keep_each_key_in_order_and_work_side_by_side(way: str) -> None:
+    seen: dict[bytes | None, list[int]] = {}
+    running, most, lock = 0, 0, threading.Lock()
+
+    def enter() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+
+    def leave(event: Event) -> None:
+        nonlocal running
+        with lock:
+            running -= 1
+            seen.setdefault(event.key, []).append(event.value["id"])
+
+    def act(event: Event) -> None:
+        enter()
+        time.sleep(random.random() * 0.01)
+        leave(event)
+
+    async def act_async(event: Event) -> None:
+        enter()
+        await asyncio.sleep(random.random() * 0.01)
+        leave(event)
+
+    strands: ActionExecutor = (
+        KeyedThreadExecutor(chain(Acts(act)), spec(concurrency=8))
+        if way == "threads"
+        else KeyedAsyncExecutor(chain(Acts(act_async)), spec(concurrency=8))
+    )
+    tally, rest = run(strands, items(300, keys=20), seconds=30)
+    assert (tally.acted, rest) == (300, [])
+    assert seen == {str(k).encode(): list(range(k, 300, 20)) for k in range(20)}
+    assert 2 <= most <= 8
+
+
+def test_a_batch_that_gives_too_few_results_fails_its_events_clearly() -> None:
+    tally, rest = run(BatchExecutor(chain(ActsOnBatches(lambda _: [None])), spec()), items(3))
+    assert rest == []
+    assert {failed.failure.error for failed in tally.failures} == {
+        "act_batch returned 1 results for 3 events (return one result per event, in order)"
+    }
