@@ -28,7 +28,7 @@ def value(seq: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def frozen() -> Iterator[dict[str, str]]:
-    """Surroundings of instances that are frozen: within a write they would keep the lock of a SQLite store."""
+    """Clock of instances that are frozen: within a write they would keep the lock of a SQLite store."""
     with PostgresServer() as server:
         yield {"PENSTOCK_STORE_URL": server.create_database()}
 

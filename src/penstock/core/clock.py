@@ -11,13 +11,16 @@ from datetime import UTC, date, datetime
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What a process takes from outside besides its input; `SYSTEM` is the real thing."""
+class Clock:
+    """L8: time, randomness and the environment come in as an argument. `SYSTEM` is the real thing; the simulation and
+    tests pass their own."""
 
     time: Callable[[], float] = system_time.time
     """Seconds since the epoch."""
     monotonic: Callable[[], float] = system_time.monotonic
     """Seconds of a clock that never goes back; all processes of one machine share it."""
+    sleep: Callable[[float], None] = system_time.sleep
+    """Block the calling thread for some seconds."""
     random: Callable[[], float] = system_random.random
     """A number from 0 up to, not including, 1."""
     environ: MutableMapping[str, str] = field(default_factory=lambda: os.environ)
@@ -32,7 +35,7 @@ class Surroundings:
         return seconds * (1.0 + share * (2.0 * self.random() - 1.0))
 
 
-SYSTEM = Surroundings()
+SYSTEM = Clock()
 
 
 def parse_time(text: str | date | datetime) -> int:

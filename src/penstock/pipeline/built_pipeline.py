@@ -60,7 +60,7 @@ class _Kept:
 
 
 class BuiltPipeline:
-    """Built once per worker and generation; used by one unit at a time."""
+    """Built once per worker and revision; used by one unit at a time."""
 
     def __init__(self, blueprint: bytes, *, replays: bool = False) -> None:
         """`replays`: records come with its units, and a source of the user's own is not made."""

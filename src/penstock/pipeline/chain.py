@@ -49,7 +49,7 @@ Step = Callable[[list[Item]], list[Item]]
 
 
 class Chain:
-    """A pipeline's steps, built once per worker and generation."""
+    """A pipeline's steps, built once per worker and revision."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ CLOSING = 20.0
 
 @dataclass(slots=True, frozen=True)
 class Blueprint:
-    """All that a worker needs to build a pipeline; the same for all units of one generation."""
+    """All that a worker needs to build a pipeline; the same for all units of one revision."""
 
     spec: PipelineSpec
     client: KafkaClientConfig
@@ -55,6 +55,8 @@ class Assignment:
     pending: tuple[int, ...] = ()
     retries: tuple[Retry, ...] = ()
     topic_id: str = ""
+    log_start: int = 0
+    """The lowest offset of the log when the partition's position was found: a cursor below it moves there."""
 
     @property
     def key(self) -> Partition:
@@ -77,7 +79,7 @@ class UnitRequest:
 
     unit: int
     pipeline: str
-    generation: int
+    revision: int
     blueprint: bytes
     """A pickled `Blueprint`; empty where the lane's process should have it already, which it answers `unknown` if not.
     """
@@ -109,6 +111,26 @@ class FailedEvent:
 
 
 @dataclass(slots=True)
+class Account:
+    """L2: what became of every event that a unit had to do with in one partition.
+
+    `pending` of the assignment and what was read must equal what ended and what is pending now.
+    """
+
+    began_at: int = 0
+    """Where reading began: the assignment's next offset, or the target's cursor where that differs."""
+    taken_over: int = 0
+    """Pending events of the assignment (0 where a cursor decides)."""
+    read: int = 0
+    """Records in [began_at, next_offset), read in this unit."""
+    acted: int = 0
+    filtered: int = 0
+    failed: int = 0
+    missing: int = 0
+    """Pending offsets that are no longer in the log (compaction, retention)."""
+
+
+@dataclass(slots=True)
 class PartitionOutcome:
     topic: str
     partition: int
@@ -116,6 +138,11 @@ class PartitionOutcome:
     next_offset: int
     pending: tuple[int, ...] = ()
     retries: tuple[Retry, ...] = ()
+    topic_id: str = ""
+    """L4: as in the assignment; an outcome about another topic id is dropped."""
+    account: Account = field(default_factory=Account)
+    cursor_gap: tuple[int, int] | None = None
+    """The target's cursor stood below the log's start and was moved: from, to."""
     blocked_for: float | None = None
     """Seconds in which nothing can be done here: the first unfinished event waits for its retry."""
     suspect_until: int | None = None
@@ -191,7 +218,7 @@ class UnitOutcome:
 
     unit: int
     pipeline: str
-    generation: int
+    revision: int
     status: Literal["done", "detached", "closed"]
     partitions: list[PartitionOutcome] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.config.spec import RetrySpec
-from penstock.core.clock import SYSTEM, Surroundings
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import Terminal
 
 Coordinates = tuple[str, int, int]
@@ -28,7 +28,7 @@ class RetryState:
 class RetryPolicy:
     """The policy of one pipeline."""
 
-    def __init__(self, spec: RetrySpec, around: Surroundings = SYSTEM) -> None:
+    def __init__(self, spec: RetrySpec, around: Clock = SYSTEM) -> None:
         self._spec, self._around = spec, around
         self._on = frozenset(spec.on)
         self._never = frozenset(spec.never)

@@ -45,7 +45,7 @@ class UnitRun(threading.Thread):
         self.request = request
         self.deadline = deadline
         self.pages = pages
-        self.outcome = UnitOutcome(request.unit, request.pipeline, request.generation, "done")
+        self.outcome = UnitOutcome(request.unit, request.pipeline, request.revision, "done")
         self.over = threading.Event()
         """Set when the outcome is complete."""
         self.hangs = False

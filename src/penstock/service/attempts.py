@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from penstock.core.clock import SYSTEM, Surroundings
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import PenstockError, Transient
 from penstock.service.passwords import digest
 from penstock.store.failed_logins import FailedLogins
@@ -48,7 +48,7 @@ def user_key(email: str) -> str:
 class Attempts:
     """Failed log-ins by address and by user, counted in the store for all instances."""
 
-    def __init__(self, failures: FailedLogins, limit: int, clock: Surroundings = SYSTEM) -> None:
+    def __init__(self, failures: FailedLogins, limit: int, clock: Clock = SYSTEM) -> None:
         self._failures, self._limit, self._clock = failures, limit, clock
         self._closed: OrderedDict[str, float] = OrderedDict()
         """Keys that have failed too often, as the store said, and until when; not to ask it for every request."""

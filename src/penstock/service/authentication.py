@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from penstock.config.settings import Settings
-from penstock.core.clock import SYSTEM, Surroundings, format_time
+from penstock.core.clock import SYSTEM, Clock, format_time
 from penstock.core.errors import PenstockError, Terminal
 from penstock.service.access import Actor, Role, at_most, member_role, system_actor
 from penstock.service.attempts import Attempts, address_key, token_key, user_key
@@ -52,7 +52,7 @@ class LoggedIn:
 class Authentication:
     """Knows who asks. Threads may share it."""
 
-    def __init__(self, store: Store, settings: Settings, clock: Surroundings = SYSTEM) -> None:
+    def __init__(self, store: Store, settings: Settings, clock: Clock = SYSTEM) -> None:
         self._store, self._http = store, settings.http
         self._attempts = Attempts(store.failed_logins, settings.http.attempts, clock)
 

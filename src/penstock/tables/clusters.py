@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from penstock.core.clock import SYSTEM, Surroundings
+from penstock.core.clock import SYSTEM, Clock
 from penstock.tables.lookup_tables import cfg_cluster
 from penstock.tables.processor import Values
 
@@ -31,7 +31,7 @@ class Clusters:
         *,
         values: Values = "fixed",
         every: float = REFRESH_SECONDS,
-        surroundings: Surroundings = SYSTEM,
+        surroundings: Clock = SYSTEM,
     ) -> None:
         self._values = values
         self._every = every

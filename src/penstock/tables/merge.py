@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from penstock.core.clock import SYSTEM, Surroundings
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import ConfigError
 from penstock.tables.column_kinds import ROW_ID, big, text
 from penstock.tables.errors import TargetError, is_refusal, words
@@ -76,7 +76,7 @@ class Merge:
     """Merges the staging tables of one database."""
 
     def __init__(
-        self, target: Target, tables: Sequence[str] = (), *, page: int = _PAGE, surroundings: Surroundings = SYSTEM
+        self, target: Target, tables: Sequence[str] = (), *, page: int = _PAGE, surroundings: Clock = SYSTEM
     ) -> None:
         unknown = [name for name in tables if name not in SOURCES]
         if unknown:

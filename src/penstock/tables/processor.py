@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from penstock.core.clock import SYSTEM, Surroundings
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import PenstockError, Terminal
 from penstock.tables.expressions import Expressions
 
@@ -52,7 +52,7 @@ class ProcessorSettings:
     """Time zone of dates made from times."""
     owners: bool = True
     """False: audit events leave owners alone."""
-    surroundings: Surroundings = SYSTEM
+    surroundings: Clock = SYSTEM
     """The clock."""
 
     @property

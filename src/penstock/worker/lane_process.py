@@ -113,13 +113,13 @@ class LaneProcess:
 
     def _pipeline(self, unit: UnitRequest) -> BuiltPipeline:
         """The unit's pipeline, made in its own thread: what user code does there holds up nobody else."""
-        key = (unit.pipeline, unit.generation)
+        key = (unit.pipeline, unit.revision)
         for old in [k for k in list(self._pipelines) if k[0] == unit.pipeline and k != key]:
             self._drop(old)
         held = self._pipelines.get(key)
         if held is None:
             if not unit.blueprint:
-                raise UnknownBlueprint(f"generation {unit.generation} of {unit.pipeline}")
+                raise UnknownBlueprint(f"revision {unit.revision} of {unit.pipeline}")
             held = self._pipelines[key] = BuiltPipeline(unit.blueprint, replays=unit.bounds is not None)
         return held
 
@@ -146,7 +146,7 @@ class LaneProcess:
             if run.overdue:
                 run.abandon()
             if run.hangs:
-                hung = self._pipelines.pop((run.request.pipeline, run.request.generation), None)
+                hung = self._pipelines.pop((run.request.pipeline, run.request.revision), None)
                 if hung is not None and hung.foreign is not None:
                     self._hung.append(hung)
                 self._tainted = True
@@ -158,10 +158,10 @@ class LaneProcess:
         self._tainted = self._tainted or any(
             held.acting.tainted
             for r in ended
-            if (held := self._pipelines.get((r.request.pipeline, r.request.generation))) is not None
+            if (held := self._pipelines.get((r.request.pipeline, r.request.revision))) is not None
         )
         left = [
-            UnitOutcome(r.request.unit, r.request.pipeline, r.request.generation, "detached")
+            UnitOutcome(r.request.unit, r.request.pipeline, r.request.revision, "detached")
             for r in runs
             if r not in ended
         ]
@@ -176,7 +176,7 @@ class LaneProcess:
             hung.confirm(unit.assignments)
             self._hung.remove(hung)
             self._run_aside(hung.leave_source, hung.closes_within)
-        return UnitOutcome(unit.unit, unit.pipeline, unit.generation, "closed")
+        return UnitOutcome(unit.unit, unit.pipeline, unit.revision, "closed")
 
     def _retire(self) -> None:
         """This process will be ended: let go of everything in good order."""
@@ -201,7 +201,7 @@ class LaneProcess:
 
     def _evict(self) -> None:
         now = time.monotonic()
-        busy = {(r.request.pipeline, r.request.generation) for r in self._detached}
+        busy = {(r.request.pipeline, r.request.revision) for r in self._detached}
         # Units that were left behind may be making theirs.
         idle = [(held.used_at, key) for key, held in list(self._pipelines.items()) if key not in busy]
         rest_after = _CROWDED_REST_AFTER if len(idle) > RESTING_AT_MOST else _REST_AFTER

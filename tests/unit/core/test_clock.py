@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.clock import SYSTEM, Surroundings, format_time, parse_time
+from penstock.core.clock import SYSTEM, Clock, format_time, parse_time
 
 
 def test_surroundings_are_what_a_test_says() -> None:
-    world = Surroundings(time=lambda: 1.5, monotonic=lambda: 7.0, random=lambda: 1.0, environ={"A": "b"})
+    world = Clock(time=lambda: 1.5, monotonic=lambda: 7.0, random=lambda: 1.0, environ={"A": "b"})
     assert (world.now_ms(), world.monotonic(), world.environ["A"]) == (1500, 7.0, "b")
     assert world.jittered(10.0, 0.2) == pytest.approx(12.0)
-    assert Surroundings(random=lambda: 0.0).jittered(10.0, 0.2) == pytest.approx(8.0)
+    assert Clock(random=lambda: 0.0).jittered(10.0, 0.2) == pytest.approx(8.0)
 
 
 def test_the_system_is_the_real_thing() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.config.http_settings import MaskRule
-from penstock.core.clock import Surroundings
+from penstock.core.clock import Clock
 from penstock.core.errors import ConfigError
 from penstock.kafka.network_probe import Address
 from penstock.service import outbound
@@ -100,7 +100,7 @@ def test_masks_follow_paths_through_lists() -> None:
 def test_what_the_store_said_of_failures_is_remembered_for_as_long_as_it_holds(tmp_path: Path) -> None:
     now = [0.0]
     with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
-        attempts = Attempts(store.failed_logins, 2, Surroundings(monotonic=lambda: now[0]))
+        attempts = Attempts(store.failed_logins, 2, Clock(monotonic=lambda: now[0]))
         for _ in range(2):
             attempts.check("a", "b")
             attempts.failed("a")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.config.settings import Settings
-from penstock.core.clock import Surroundings
+from penstock.core.clock import Clock
 from penstock.engine.pipelines.stats import PipelineView
 from penstock.service.access import NotFound, system_actor
 from penstock.service.operations import desk as desks
@@ -57,7 +57,7 @@ def test_letters_are_counted_again_while_the_last_counts_are_shown(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(desks, "SYSTEM", Surroundings(monotonic=lambda: now[0]))
+    monkeypatch.setattr(desks, "SYSTEM", Clock(monotonic=lambda: now[0]))
     desk = Desk(store, Settings())
 
     def shown() -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from penstock.core.clock import Surroundings
+from penstock.core.clock import Clock
 from penstock.tables import lookup_tables, metadata_tables, staging
 from penstock.tables.creation import create_tables
 from penstock.tables.processor import ProcessorSettings, Writer
@@ -49,7 +49,7 @@ class Warehouse:
 
     def write(self, writer: Writer, record: dict[str, Any] | None, **settings: Any) -> None:
         """As a chunk does it: one transaction, a savepoint for the event."""
-        writer.configure(ProcessorSettings(surroundings=Surroundings(time=lambda: NOW + 0.5), **settings))
+        writer.configure(ProcessorSettings(surroundings=Clock(time=lambda: NOW + 0.5), **settings))
         with self.target.transaction() as connection, connection.begin_nested():
             writer.write(connection, record, "topic")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from penstock.core.clock import Surroundings
+from penstock.core.clock import Clock
 from penstock.tables.clusters import Cluster, Clusters
 from penstock.tables.creation import create_tables
 from penstock.tables.lookup_tables import cfg_cluster
@@ -46,7 +46,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
 
 def test_the_table_is_read_again_after_a_while(target: Target) -> None:
     clock = [0.0]
-    clusters = Clusters(every=60, surroundings=Surroundings(monotonic=lambda: clock[0]))
+    clusters = Clusters(every=60, surroundings=Clock(monotonic=lambda: clock[0]))
     with target.transaction() as connection:
         clusters.refresh(connection)  # there is no table yet
     assert clusters.code_of("eat1-holdem") == "eat1-holdem"

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.core.clock import Surroundings
+from penstock.core.clock import Clock
 from penstock.core.errors import ConfigError
 from penstock.tables.errors import TargetError
 from penstock.tables.load_status import date_in
@@ -23,7 +23,7 @@ from penstock.tables.staging import stg_kafka_gobblin_lumos as lumos
 from tests.unit.tables.conftest import NOW, Warehouse
 
 AT = 1_478_000_000_123
-CLOCK = Surroundings(time=lambda: NOW)
+CLOCK = Clock(time=lambda: NOW)
 
 
 def row(**given: Any) -> dict[str, Any]:

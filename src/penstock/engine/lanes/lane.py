@@ -71,7 +71,7 @@ class Lane(threading.Thread):
         self.returning: set[str] = set()
         """Flows of the last window that have not committed yet; the next window waits for them a little."""
         self.known: set[tuple[str, int]] = set()
-        """Pipelines and generations whose blueprint the lane's process has."""
+        """Pipelines and revisions whose blueprint the lane's process has."""
         self.held = 0
         """Pipelines that the lane's process holds, as far as known."""
         self.exercises = 0
@@ -118,11 +118,11 @@ class Lane(threading.Thread):
 
     def knows(self, flow: Planned) -> bool:
         """Whether the lane's process has made this pipeline."""
-        return (flow.name, flow.generation) in self.known
+        return (flow.name, flow.revision) in self.known
 
     def slimmed(self, unit: UnitRequest) -> UnitRequest:
         """The unit without its blueprint where the lane's process has it already."""
-        key = (unit.pipeline, unit.generation)
+        key = (unit.pipeline, unit.revision)
         if key in self.known:
             unit.blueprint = b""
         self.known.add(key)
@@ -140,7 +140,7 @@ class Lane(threading.Thread):
             self.known.clear()
         for unit in outcome.units:
             if unit.halt is not None and unit.halt.kind == "unknown":
-                self.known.discard((unit.pipeline, unit.generation))
+                self.known.discard((unit.pipeline, unit.revision))
         self.pid = outcome.pid
         self.detached = set(outcome.running)
         self.busy_until = None

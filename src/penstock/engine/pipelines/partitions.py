@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.core.clock import SYSTEM, Surroundings
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.commit_metadata import OpenRetry, encode
 from penstock.kafka.group_consumer import Commit
 from penstock.pipeline.in_flight_log import Progress
@@ -24,12 +24,12 @@ class PendingRetry:
     due_at: int
 
     @classmethod
-    def said(cls, retry: Retry, around: Surroundings = SYSTEM) -> PendingRetry:
+    def said(cls, retry: Retry, around: Clock = SYSTEM) -> PendingRetry:
         due, due_at = around.monotonic() + retry.wait, around.now_ms() + int(retry.wait * 1000)
         return cls(retry.offset, retry.attempts, retry.first_failed_at, due, due_at)
 
     @classmethod
-    def remembered(cls, retry: OpenRetry, longest: float, around: Surroundings = SYSTEM) -> PendingRetry:
+    def remembered(cls, retry: OpenRetry, longest: float, around: Clock = SYSTEM) -> PendingRetry:
         """From a commit; a clock that was set meanwhile makes nobody wait longer than the policy would."""
         wait = min(max(0.0, (retry.due_at - around.now_ms()) / 1000), longest)
         due = around.monotonic() + wait

@@ -53,8 +53,8 @@ class Planned(ABC):
         self.express_seconds: float | None = None
         self.warmth = Activity(around.season)
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
-        # Unique over removals and additions: executors keep what they built by name and generation.
-        self.generation = time.time_ns()
+        # Unique over removals and additions: executors keep what they built by name and revision.
+        self.revision = time.time_ns()
         self._outage = Backoff()
 
     @property
@@ -149,7 +149,7 @@ class Planned(ABC):
         return UnitRequest(
             unit,
             self.name,
-            self.generation,
+            self.revision,
             self._blueprint,
             [own.assignment() for own in ready],
             seconds,
@@ -171,7 +171,7 @@ class Planned(ABC):
 
     def closing_unit(self, unit: int) -> UnitRequest:
         last, seconds = self.membership.last_positions(), CLOSING if self.alone else 0.0
-        return UnitRequest(unit, self.name, self.generation, b"", last, seconds, 0, closing=True)
+        return UnitRequest(unit, self.name, self.revision, b"", last, seconds, 0, closing=True)
 
     # -- temperature -----------------------------------------------------------------------
 

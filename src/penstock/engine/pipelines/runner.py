@@ -196,7 +196,7 @@ class PipelineRunner(Ending):
             self.lanes = ()
             self.warmth.become("cold")
         if wanted.restarts != self._restarts:
-            self._restarts, self._defect, self.generation = wanted.restarts, None, self.generation + 1
+            self._restarts, self._defect, self.revision = wanted.restarts, None, self.revision + 1
             self.finished = False
         if wanted.away or self._defect is not None or self.finished:
             self.say(*(wanted.shown() if wanted.away else self._own_end))
@@ -329,7 +329,7 @@ class PipelineRunner(Ending):
                     # While it is known what is settled: the old source is told before the new one is made.
                     self.around.dispatcher.renew(self)
                     self.membership.begin_anew()
-                self.generation += 1
+                self.revision += 1
             self.say("waiting", halt.reason)
 
     def _take_loss(self, loss: Loss) -> None:

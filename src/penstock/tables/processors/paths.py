@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 import structlog
 
-from penstock.core.clock import Surroundings
+from penstock.core.clock import Clock
 from penstock.core.errors import ConfigError
 from penstock.tables.java_regex import JavaPattern, java_pattern
 from penstock.tables.lookup_tables import dataset_partition_layout_pattern, filename_pattern
@@ -42,7 +42,7 @@ class _Layout(NamedTuple):
 class Paths:
     """The patterns of `filename_pattern` and `dataset_partition_layout_pattern`, read again now and then."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: Clock) -> None:
         self._surroundings = surroundings
         self._due = 0.0
         self._files: list[JavaPattern] = []
