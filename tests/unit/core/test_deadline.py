@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-
-import pytest
-
+from penstock.core.clock import Clock
 from penstock.core.deadline import Deadline
 
 
@@ -20,15 +16,9 @@ class Monotonic:
         return self.now
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Monotonic]:
+def test_remaining_falls_to_zero_and_stays_there() -> None:
     clock = Monotonic()
-    monkeypatch.setattr(time, "monotonic", clock)
-    return clock
-
-
-def test_remaining_falls_to_zero_and_stays_there(clock: Monotonic) -> None:
-    deadline = Deadline.after(5)
+    deadline = Deadline.after(5, Clock(monotonic=clock))
     assert (deadline.remaining, deadline.expired) == (5, False)
     clock.now += 4
     assert (deadline.remaining, deadline.expired) == (1, False)
@@ -38,8 +28,8 @@ def test_remaining_falls_to_zero_and_stays_there(clock: Monotonic) -> None:
     assert (deadline.remaining, deadline.expired) == (0, True)
 
 
-def test_sooner_never_moves_the_end_back(clock: Monotonic) -> None:
-    deadline = Deadline.after(5)
+def test_sooner_never_moves_the_end_back() -> None:
+    deadline = Deadline.after(5, Clock(monotonic=Monotonic()))
     assert deadline.sooner(2).remaining == 2
     assert deadline.sooner(60).remaining == 5
     assert deadline.remaining == 5
