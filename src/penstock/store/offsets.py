@@ -78,7 +78,7 @@ class Offsets:
                 # A concurrent insert of the same key is waited for; one row per group makes it all or nothing.
                 connection.execute(insert(self._database, first_starts).values(values).on_conflict_do_nothing())
                 found = connection.execute(_one_start(group)).one()
-        return _starts(group, *found)
+        return _starts(group, found[0], found[1])
 
     def forget_start(self, group: str) -> None:
         """Make the group's next start its first; only for what deletes the group's commits, too."""
