@@ -78,14 +78,14 @@ class Offsets:
                 # A concurrent insert of the same key is waited for; one row per group makes it all or nothing.
                 connection.execute(insert(self._database, first_starts).values(values).on_conflict_do_nothing())
                 found = connection.execute(_one_start(group)).one()
-        return _starts(group, found[0], found[1])
+        return _starts(group, *found)
 
     def forget_start(self, group: str) -> None:
         """Make the group's next start its first; only for what deletes the group's commits, too."""
         with self._database.write() as connection:
             connection.execute(sa.delete(first_starts).where(first_starts.c.consumer_group == group))
 
-    def _first_start(self, group: str) -> sa.Row[tuple[int, str]] | None:
+    def _first_start(self, group: str) -> sa.Row[int, str] | None:
         with self._database.read() as connection:
             return connection.execute(_one_start(group)).one_or_none()
 
@@ -117,7 +117,7 @@ def _row(found: sa.RowMapping) -> MirrorRow:
     )
 
 
-def _one_start(group: str) -> sa.Select[tuple[int, str]]:
+def _one_start(group: str) -> sa.Select[int, str]:
     # As text: what a newer version has written must be named by the error, whatever it is.
     c = first_starts.c
     return sa.select(c.started_at, sa.type_coerce(c.topics, sa.Text())).where(c.consumer_group == group)

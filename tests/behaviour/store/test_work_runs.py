@@ -144,7 +144,7 @@ class RunsBehaviour:
         flow = work.workflow(work.project())
         mine, other = work.orders(flow, [None] * 2)
         claims.claim("w1", 10)
-        assert results.beat("w1") == {mine, other}
+        assert results.heartbeat("w1") == {mine, other}
         begun = step(mine, flow[2])
         line = LogLine(
             id=new_id(), run_id=mine, step_id=begun.id, source="JOB", level="info", message="\0hi", timestamp=now()
@@ -165,7 +165,30 @@ class RunsBehaviour:
         # Again, as after an answer that was lost: nothing changes.
         assert results.write("w1", report) == {mine}
         assert len(work.logs(mine)) == 1
-        assert results.beat("w1") == {other}
+        assert results.heartbeat("w1") == {other}
+
+    def test_runs_that_are_given_back_are_as_if_never_claimed(
+        self, work: Work, claims: Claims, results: Results, losses: Losses
+    ) -> None:
+        flow = work.workflow(work.project(), definition={"on_lost": "rerun"})
+        first, second = work.orders(flow, [None] * 2, order_key="t/k")
+        before = work.run(first)
+        assert [claim.id for claim in claims.claim("w1", 10)] == [first]
+        assert results.give_back("w2", [first]) == set(), "only its holder may"
+        assert work.state(first) == ("claimed", None, "running")
+        assert results.give_back("w1", [first, second]) == {first}
+        assert work.state(first) == ("available", None, "pending")
+        assert {**work.run(first), "updated_at": 0} == {**before, "updated_at": 0}
+        assert losses.lose({"w1"}) == []
+        assert results.heartbeat("w1") == set()
+        assert [claim.id for claim in claims.claim("w2", 10)] == [first], "it keeps its place in the order of its key"
+
+    def test_a_claim_may_leave_workflows_to_others(self, work: Work, claims: Claims) -> None:
+        project = work.project()
+        one, two = work.workflow(project, "one"), work.workflow(project, "two")
+        left, taken = work.order(one), work.order(two)
+        assert [claim.id for claim in claims.claim("w", 10, without={one[1]})] == [taken]
+        assert [claim.id for claim in claims.claim("w", 10)] == [left]
 
     def test_lost_runs_say_when_they_were_lost(
         self, work: Work, claims: Claims, results: Results, losses: Losses
@@ -191,7 +214,7 @@ class RunsBehaviour:
         for _ in range(7):
             assert losses.lose_silent(60) == []
             monotonic.now += 10
-            results.beat("w2")
+            results.heartbeat("w2")
         assert [lost.run for lost in losses.lose_silent(60)] == [silent]
         assert (work.state(silent)[0], work.state(alive)[0]) == ("lost", "claimed")
 
@@ -257,7 +280,7 @@ class RunsBehaviour:
             monotonic.now += 15
         silent = losses._silent(60)
         assert list(silent) == [run]
-        results.beat("w1")
+        results.heartbeat("w1")
         assert losses._lose_unchanged(silent) == []
         assert work.state(run)[0] == "claimed"
 

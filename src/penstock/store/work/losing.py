@@ -171,8 +171,8 @@ class Losses:
         return {row.work_order_id: row.lost for row in connection.execute(found)}
 
 
-def _heartbeat(row: sa.Row[Any]) -> int:
-    return row.heartbeat_at or row.claimed_at or 0
+def _heartbeat(row: Any) -> int:
+    return int(row.heartbeat_at or row.claimed_at or 0)
 
 
 def _next_id(run: str) -> str:
