@@ -13,7 +13,7 @@ import pytest
 from penstock.config.settings import Settings
 from penstock.core.metrics import Metrics
 from penstock.engine.pipelines.runner import PipelineRunner
-from penstock.engine.status_publisher import Publisher
+from penstock.engine.status_publisher import StatusPublisher
 from penstock.store import StateRow, Store
 from penstock.store.errors import StoreUnavailable
 from tests.support.waiting import until
@@ -57,7 +57,7 @@ def told(here: Here) -> list[str]:
 
 def test_what_an_instance_has_no_more_is_forgotten(here: Here) -> None:
     here.store.pipelines.put_state("a", "elsewhere", "running")
-    publisher = Publisher(here, "1", None)
+    publisher = StatusPublisher(here, "1", None)
     here.bad("a", "b")
     publisher.publish()
     assert told(here) == ["a", "b"]
@@ -71,7 +71,7 @@ def test_what_an_instance_has_no_more_is_forgotten(here: Here) -> None:
 
 
 def test_a_store_that_is_away_is_a_trouble_until_it_is_back(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    publisher = Publisher(here, "1", None)
+    publisher = StatusPublisher(here, "1", None)
     here.bad("a")
 
     def away(_rows: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_store_that_is_away_is_a_trouble_until_it_is_back(here: Here, monkeypa
 
 def test_a_store_that_hangs_is_a_trouble_before_it_fails(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen server refuses nothing: its clients wait for much longer than a probe does."""
-    publisher = Publisher(here, "1", None)
+    publisher = StatusPublisher(here, "1", None)
     here.bad("a")
     hang = Hanging()
     monkeypatch.setattr("penstock.engine.status_publisher._PATIENCE", 0.05)
@@ -114,7 +114,7 @@ def test_a_stop_tells_the_store_and_does_not_wait_for_one_that_hangs(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.engine.status_publisher._EVERY", 0.01)
-    publisher = Publisher(here, "1", None)
+    publisher = StatusPublisher(here, "1", None)
     here.bad("a")
     publisher.start()
     until(lambda: here.store.instances.alive(60), 60, "the instance is known")
@@ -124,7 +124,7 @@ def test_a_stop_tells_the_store_and_does_not_wait_for_one_that_hangs(
     hang = Hanging()
     monkeypatch.setattr("penstock.engine.status_publisher._LAST_WORDS", 0.05)
     monkeypatch.setattr(here.store.pipelines, "put_states", hang)
-    hung = Publisher(here, "1", None)
+    hung = StatusPublisher(here, "1", None)
     hung.start()
     assert hang.asked.wait(60)
     hung.stop()

@@ -83,7 +83,7 @@ def test_a_receiver_gets_start_and_complete_with_datasets_and_counts() -> None:
         settings = LineageSettings(url=receiver.url, api_key="very-secret", namespace="shop")
         told = reporter([flow], settings, sender(settings))
         told.look()
-        flow.books.counts.read, flow.books.counts.acted = 12, 10
+        flow.stats.counts.read, flow.stats.counts.acted = 12, 10
         flow.state = "stopped"
         told.stop()
         requests = list(receiver.received)
@@ -109,7 +109,7 @@ def test_a_pipeline_that_reads_is_told_of_again() -> None:
     told._runs["p"].said_at -= 2.0
     told.look()
     assert len(told._pending) == 1, "it has read nothing since"
-    flow.books.counts.read = 5
+    flow.stats.counts.read = 5
     told.look()
     told.look()
     told._flush()
