@@ -104,6 +104,10 @@ class DesiredStateSync:
         if self._unwritten:
             log.warning("the store does not have what pipelines asked for", pipelines=sorted(self._unwritten))
 
+    @property
+    def is_alive(self) -> bool:
+        return self._loop.is_alive
+
     def refresh(self) -> None:
         """Write what runners ask for, then read what is desired of them."""
         try:

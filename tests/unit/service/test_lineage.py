@@ -31,8 +31,11 @@ def spec(action: dict[str, Any] | None = None, **source: Any) -> PipelineSpec:
 
 
 @dataclass
-class Membership:
-    owned: dict[tuple[str, int], object] = field(default_factory=dict)
+class Partitions:
+    owned: list[tuple[str, int]] = field(default_factory=list)
+
+    def keys(self) -> list[tuple[str, int]]:
+        return self.owned
 
 
 @dataclass
@@ -45,9 +48,8 @@ class FakeFlow:
     spec: PipelineSpec
     state: str = "running"
     reason: str | None = None
-    books: Books = field(default_factory=Books)
-    membership: Membership = field(default_factory=Membership)
-    lock: Any = field(default_factory=threading.RLock)
+    stats: Books = field(default_factory=Books)
+    partitions: Partitions = field(default_factory=Partitions)
 
     @property
     def name(self) -> str:
@@ -78,7 +80,7 @@ class Taken:
 
 def test_a_receiver_gets_start_and_complete_with_datasets_and_counts() -> None:
     table = {"type": "table", "config": {"url": "postgresql://me:hush@db/shop", "table": "t", "columns": {"id": "id"}}}
-    flow = FakeFlow(spec(table), membership=Membership({("orders", 0): None, ("orders", 1): None}))
+    flow = FakeFlow(spec(table), partitions=Partitions([("orders", 0), ("orders", 1)]))
     with Receiver() as receiver:
         settings = LineageSettings(url=receiver.url, api_key="very-secret", namespace="shop")
         told = reporter([flow], settings, sender(settings))

@@ -23,6 +23,7 @@ from penstock.engine.pipelines.planner import InFlightUnit, UnitTable
 from penstock.engine.pipelines.stats import OutcomeObserver
 from penstock.engine.pipelines.status import StatusReporter
 from penstock.kafka.group_consumer import CommitRefused
+from penstock.pipeline.accounting import check_account
 from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import (
     Counts,
@@ -31,7 +32,6 @@ from penstock.pipeline.messages import (
     Partition,
     PartitionOutcome,
     UnitOutcome,
-    check_account,
 )
 
 log = structlog.get_logger("penstock.pipeline")

@@ -109,6 +109,8 @@ class PartitionState:
     """True: the group takes it away; no further unit."""
     waits_until: float = 0.0
     """Monotonic time before which no unit is planned: order forbids to pass an event that waits for its retry."""
+    blocked_by: str | None = None
+    """The outage that one of its events waits for; the events before it are done, and other partitions go on."""
     isolation: Isolation | None = None
     poison: Poison | None = None
     clock: Clock = field(default=SYSTEM, repr=False, compare=False)
@@ -149,7 +151,10 @@ class PartitionState:
         self.next_offset, self.pending, self.at_end = outcome.next_offset, outcome.pending, outcome.at_end
         self.retries = tuple(PendingRetry.returned(retry, self.clock) for retry in outcome.retries)
         self.waits_until = self.clock.monotonic() + outcome.blocked_for if outcome.blocked_for else 0.0
+        self.blocked_by = outcome.blocked_by
         self.relocate = self.relocate or outcome.out_of_range or outcome.gone
+        if outcome.hung_at is not None:
+            self.poison = Poison(outcome.hung_at, "timeout", "a step before the action did not return")
         if outcome.suspect_until is not None:
             self.isolation = self.isolation or Isolation()
             self.isolation.until = max(outcome.suspect_until, self.isolation.until or 0)
@@ -301,6 +306,11 @@ class PartitionTable:
         """Records behind, as far as known."""
         with self.lock:
             return sum(max(0, self.ends.get(tp, 0) - state.position) for tp, state in self._states.items())
+
+    def blocked_by(self) -> str | None:
+        """The outage that some event waits for, if any."""
+        with self.lock:
+            return next((state.blocked_by for state in self._states.values() if state.blocked_by), None)
 
     def all_at_end(self) -> bool:
         """Whether everything that was there is read and finished, and nothing is in flight."""

@@ -437,7 +437,7 @@ class PipelineRunner:
     def _show_membership(self) -> None:
         if self.state == "failed":
             return
-        trouble = self.membership.trouble()
+        trouble = self.membership.trouble() or self.partitions.blocked_by()
         handler = self.outcomes
         if trouble:
             self.status.report("waiting", trouble)
