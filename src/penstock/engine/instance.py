@@ -30,7 +30,7 @@ from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.external import NullCluster
 from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.engine.pipelines.stats import PipelineView
-from penstock.engine.runs.scheduler import RunScheduler
+from penstock.engine.runs.scheduler import RunScheduler, StoredRuns
 from penstock.engine.spark.context import Spark
 from penstock.engine.status_publisher import Publisher
 from penstock.engine.taps import Taps
@@ -75,7 +75,7 @@ class Instance:
         """Pipelines come and go by several threads."""
         self.spark = spark
         self.dispatcher = Dispatcher(self.spark, metrics, settings.engine.session_timeout)
-        self.runs = RunScheduler(self.id, settings, store, spark, metrics)
+        self.runs = RunScheduler(self.id, settings, StoredRuns(store), spark, metrics)
         self.control = DesiredStateSync(self.id, store, metrics, lambda: list(self.flows))
         self._publisher = Publisher(self, version, http_address)
         self._watch = ClusterMonitor(lambda: list(self.flows))
@@ -148,7 +148,7 @@ class Instance:
         blueprint = blueprint_of(spec, client)
         if spec.source.is_foreign:
             digest = hashlib.sha256(spec.name.encode()).hexdigest()[:16]
-            blueprint = replace(blueprint, deaths=self.spark.journal(f"deaths-{digest}"))
+            blueprint = replace(blueprint, deaths=self.spark.in_flight_log(f"deaths-{digest}"))
         pinned = spec.source.is_foreign or not parallel_safe(spec)
         return PipelineRunner(spec, blueprint, around, pinned=pinned)
 

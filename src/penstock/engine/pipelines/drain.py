@@ -27,7 +27,7 @@ class Ending(Shown):
     def drain(self, partitions: list[Partition]) -> None:
         """Called inside a rebalance: finish what is under way there, settle and commit it, within `drain_timeout`."""
         self.around.metrics.rebalances.labels(self.name, "revoked").inc()
-        self.around.doorbell.leave(self.name)
+        self.around.doorbell.leave(self)
         with self.lock:
             for tp in partitions:
                 if own := self.membership.owned.get(tp):
@@ -70,12 +70,13 @@ class Ending(Shown):
     def _say_goodbye(self, deadline: Deadline) -> None:
         """An action that has deferred events may acknowledge them when it is closed: that happens while their offsets
         can still be committed."""
+        lanes = self.lanes
         with self.lock:
             owned = self.membership.owned.values()
             ends = self.leaves and self.pinned and not self.alone and self.units.none_open
             if not (ends and any(own.pending for own in owned)):
                 return
-            self.farewells = set(self.lanes)
+            self.farewells = set(lanes)
         self.around.dispatcher.ready(self)
         while self.farewells and not deadline.expired:
             self._read_mail(SHORT)

@@ -24,7 +24,7 @@ from penstock.engine.pipelines.partitions import PartitionState
 from penstock.engine.pipelines.stats import PipelineStats
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.group_consumer import CommitRefused
-from penstock.pipeline.in_flight_log import Progress
+from penstock.pipeline.in_flight_log import InFlight, Progress
 from penstock.pipeline.messages import Counts, FailedEvent, Halt, Partition, PartitionOutcome, UnitOutcome
 
 log = structlog.get_logger("penstock.pipeline")
@@ -194,7 +194,7 @@ class Units:
                     if part.out_of_range or part.gone or own.doubtful:
                         flow.membership.doubt(part.key)
         if any(part.suspect_until is not None for part in outcome.partitions):
-            flow.around.dispatcher.quarantine(flow)  # type: ignore[arg-type]  # the flow itself
+            flow.around.dispatcher.isolate(flow)  # type: ignore[arg-type]  # the flow itself
         # Before the commit, which lets lanes plan the next unit.
         flow.heed(outcome)
         self.commit()
@@ -239,17 +239,16 @@ class Units:
 
     # -- lost ------------------------------------------------------------------------------
 
-    def noted(
-        self, units: set[int], progress: dict[int, dict[int, Progress]] | None
-    ) -> dict[Partition, Progress] | None:
-        """What a journal says about the partitions of these units."""
-        if progress is None:
+    def noted(self, units: set[int], suspects: dict[int, list[InFlight]] | None) -> dict[Partition, Progress] | None:
+        """What the in-flight log says about the partitions of these units."""
+        if suspects is None:
             return None
-        return {
-            self.under[unit].partitions[index]: noted
-            for unit in units
-            for index, noted in progress.get(unit, {}).items()
-        }
+        noted: dict[Partition, Progress] = {}
+        for unit in units:
+            for at in suspects.get(unit, []):
+                found = noted.setdefault(self.under[unit].partitions[at.index], Progress())
+                found.suspects.update(range(at.first, at.end))
+        return noted
 
     def lose(self, loss: Loss) -> bool:
         """The worker died: what its journal calls done is done, what it was at is suspect, the rest is planned again.
@@ -282,7 +281,7 @@ class Units:
                 self._moved(own, before)
             careful = any(own.careful for own in flow.membership.owned.values())
         if careful:
-            flow.around.dispatcher.quarantine(flow)  # type: ignore[arg-type]  # the flow itself
+            flow.around.dispatcher.isolate(flow)  # type: ignore[arg-type]  # the flow itself
         self.commit()
         return baffled
 

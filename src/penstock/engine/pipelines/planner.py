@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.backoff import Backoff
+from penstock.core.dead_letter import Stage
 from penstock.engine.desired_state import DesiredState
 from penstock.engine.pipelines.activity import Activity, Temperature
 from penstock.engine.pipelines.context import EngineContext
@@ -17,7 +18,8 @@ from penstock.engine.pipelines.group import GroupMembership
 from penstock.engine.pipelines.outcomes import Units
 from penstock.engine.pipelines.partitions import PartitionState
 from penstock.engine.pipelines.pause_detector import PauseDetector
-from penstock.pipeline.messages import CLOSING, Blueprint, UnitRequest
+from penstock.pipeline.in_flight_log import InFlight
+from penstock.pipeline.messages import CLOSING, Blueprint, UnitOutcome, UnitRequest
 
 _HOT_LAG = 20_000
 """Records behind at which a pipeline gets lanes of its own from the start."""
@@ -43,14 +45,12 @@ class Planned(ABC):
         self.name = spec.name
         self.around = around
         self.pinned = pinned
+        self.parallelism = spec.options.parallelism or 1
         self.alone = spec.source.is_foreign
         """Whether it shares its lane with nobody."""
         self.lock = threading.RLock()
-        self.home: tuple[str, ...] = ()
-        self.lanes: tuple[str, ...] = ()
         self.farewells: set[str] = set()
         """Lanes in which the action is to be closed before the group is left."""
-        self.express_seconds: float | None = None
         self.warmth = Activity(around.season)
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
         # Unique over removals and additions: executors keep what they built by name and revision.
@@ -85,38 +85,57 @@ class Planned(ABC):
     def busy(self) -> bool:
         return bool(self.units.under)
 
-    def holds(self, units: set[int], lane: str) -> bool:
-        return any(under.lane == lane for unit in units if (under := self.units.under.get(unit)))
+    @abstractmethod
+    def deliver(self, outcome: UnitOutcome, seconds: float) -> None: ...
 
-    def plan(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
+    @abstractmethod
+    def lose(
+        self, units: set[int], suspects: dict[int, list[InFlight]] | None, *, stage: Stage | None, reason: str
+    ) -> None: ...
+
+    @property
+    def timeout(self) -> float:
+        return self.spec.options.timeout
+
+    @property
+    def is_dedicated(self) -> bool:
+        return self.temperature == "hot"
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        return self.around.dispatcher.lanes_of(self)
+
+    def plan(
+        self, lane: str, lanes: tuple[str, ...], new_unit: Callable[[], int], *, seconds: float | None = None
+    ) -> UnitRequest | None:
         """A unit for this lane's next window, if any of its partitions are ready."""
         with self.lock:
             if lane in self.farewells and not self.units.held_by(lane):
-                return self._plan_last(lane, new_unit())
+                return self._plan_last(lane, lanes, new_unit())
             if not self._may_plan() or self.units.held_by(lane):
                 # The action object is used by one unit at a time; one may be detached there.
                 return None
             now = time.monotonic()
-            ready = [own for own in self._mine(lane) if own.ready(now + _SOON) and not own.careful]
+            ready = [own for own in self._mine(lane, lanes) if own.ready(now + _SOON) and not own.careful]
             if not ready:
                 return None
             unit = new_unit()
             self.units.open(unit, lane, ready, careful=False)
-            return self._request(unit, ready)
+            return self._request(unit, ready, len(lanes), seconds)
 
-    def _mine(self, lane: str) -> list[PartitionState]:
+    def _mine(self, lane: str, lanes: tuple[str, ...]) -> list[PartitionState]:
         order = sorted(self.membership.owned)
-        return [self.membership.owned[tp] for i, tp in enumerate(order) if self.lanes[i % len(self.lanes)] == lane]
+        return [self.membership.owned[tp] for i, tp in enumerate(order) if lanes[i % len(lanes)] == lane]
 
-    def _plan_last(self, lane: str, unit: int) -> UnitRequest:
+    def _plan_last(self, lane: str, lanes: tuple[str, ...], unit: int) -> UnitRequest:
         self.farewells.discard(lane)
-        mine = self._mine(lane)
+        mine = self._mine(lane, lanes)
         self.units.open(unit, lane, mine, careful=False)
-        request = self._request(unit, mine)
+        request = self._request(unit, mine, len(lanes))
         request.last = True
         return request
 
-    def plan_carefully(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
+    def plan_isolated(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
         """A unit with one partition over which a worker died, to run alone."""
         with self.lock:
             now = time.monotonic()
@@ -125,7 +144,7 @@ class Planned(ABC):
                 return None
             unit = new_unit()
             self.units.open(unit, lane, ready[:1], careful=True)
-            request = self._request(unit, ready[:1])
+            request = self._request(unit, ready[:1], 1)
             request.careful = True
             request.max_records = min(request.max_records, ready[0].few or ready[0].doubted or _FEW)
             return request
@@ -136,13 +155,13 @@ class Planned(ABC):
         return not (self.leaves or self.warmth.is_cold or self.wanted.paused or time.monotonic() < self.not_before)
 
     @property
-    def is_careful(self) -> bool:
+    def has_isolated(self) -> bool:
         with self.lock:
             return any(own.careful for own in self.membership.owned.values())
 
-    def _request(self, unit: int, ready: list[PartitionState]) -> UnitRequest:
+    def _request(self, unit: int, ready: list[PartitionState], lanes: int, seconds: float | None = None) -> UnitRequest:
         window = self.spec.options.window
-        seconds = self.express_seconds or window.deadline
+        seconds = seconds or window.deadline
         if self.alone and self.warmth.is_idle:
             # Nothing rings for a source of the user's own: it is waited for in few, long windows.
             seconds = max(seconds, _LONG)
@@ -155,7 +174,7 @@ class Planned(ABC):
             seconds,
             self.spec.options.breaker.window if self.wanted.trial else window.max_records,
             rate=self._share(len(ready)),
-            tap=self.around.taps.wish(self.name, len(self.lanes)),
+            tap=self.around.taps.wish(self.name, lanes),
         )
 
     @property
@@ -177,7 +196,7 @@ class Planned(ABC):
 
     def _set_temperature(self, temperature: Temperature) -> None:
         self.warmth.become(temperature)
-        self.around.dispatcher.heat(self, hot=temperature == "hot")
+        self.around.dispatcher.dedicate(self, on=temperature == "hot")
 
     def _arrived(self) -> None:
         """New partitions have their positions."""
@@ -208,11 +227,11 @@ class Planned(ABC):
         with self.lock:
             cursors = {own.key: own.next_offset for own in self.membership.owned.values()}
         if cursors:
-            self.around.doorbell.watch(self.name, cursors, self._rung)
+            self.around.doorbell.watch(self, cursors, self._rung)
 
     def _rung(self) -> None:
         """Something has arrived; called by the doorbell's thread too."""
-        self.around.doorbell.leave(self.name)
+        self.around.doorbell.leave(self)
         self.warmth.touch()
         with self.lock:
             asleep = self.warmth.is_cold

@@ -26,7 +26,7 @@ from penstock.engine.pipelines.pause_detector import PauseDetector
 from penstock.engine.pipelines.stateless import StatelessMembership
 from penstock.engine.pipelines.stats import PipelineStats
 from penstock.kafka.group_consumer import CommitRefused
-from penstock.pipeline.in_flight_log import Progress
+from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import Blueprint, Partition, UnitOutcome
 
 log = structlog.get_logger("penstock.pipeline")
@@ -41,7 +41,6 @@ class PipelineRunner(Ending):
 
     def __init__(self, spec: PipelineSpec, blueprint: Blueprint, around: EngineContext, *, pinned: bool) -> None:
         super().__init__(spec, blueprint, around, pinned=pinned)
-        self.parallelism = spec.options.parallelism or 1
         self.books = PipelineStats()
         self.membership = _kind(spec)(spec, blueprint.client, around, self)
         self.settling = DeadLetterWriter(blueprint, around.store)
@@ -67,14 +66,14 @@ class PipelineRunner(Ending):
         self._mail.put((outcome, seconds))
 
     def lose(
-        self, units: set[int], progress: dict[int, dict[int, Progress]] | None, *, stage: Stage | None, reason: str
+        self, units: set[int], suspects: dict[int, list[InFlight]] | None, *, stage: Stage | None, reason: str
     ) -> None:
-        """The worker that held these units is gone; `progress` is what its journal says, None where there is none."""
+        """The worker that held these units is gone; `suspects` is its in-flight log, None where there is none."""
         with self.lock:
             mine = units & set(self.units.under)
-            noted = self.units.noted(mine, progress)
+            noted = self.units.noted(mine, suspects)
         if mine:
-            explained = any(part.suspects for parts in (progress or {}).values() for part in parts.values())
+            explained = any((suspects or {}).values())
             self._mail.put(Loss(mine, noted, explained, stage, reason))
 
     # -- what the instance asks ------------------------------------------------------------
@@ -152,7 +151,7 @@ class PipelineRunner(Ending):
                     log.exception("pipeline restarts", pipeline=self.name)
                     self._wait_out(f"restarting after {type(error).__name__}: {error}")
         finally:
-            self.around.doorbell.leave(self.name)
+            self.around.doorbell.leave(self)
             self.around.dispatcher.remove(self)
             self.around.season.leave(self.warmth)
             self.settling.close()
@@ -191,9 +190,8 @@ class PipelineRunner(Ending):
         """Whether to be out of the group now: it is wanted, or this instance cannot run the pipeline."""
         wanted = self.wanted
         if self.leaves and self.lanes:
-            self.around.doorbell.leave(self.name)
+            self.around.doorbell.leave(self)
             self.around.dispatcher.remove(self)
-            self.lanes = ()
             self.warmth.become("cold")
         if wanted.restarts != self._restarts:
             self._restarts, self._defect, self.revision = wanted.restarts, None, self.revision + 1
