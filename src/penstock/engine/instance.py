@@ -32,7 +32,7 @@ from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.external import NullCluster
 from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.engine.pipelines.stats import PipelineView
-from penstock.engine.runs.scheduler import RunScheduler
+from penstock.engine.runs.scheduler import RunScheduler, StoredRuns
 from penstock.engine.spark.context import Spark
 from penstock.engine.status_publisher import StatusPublisher
 from penstock.engine.taps import Taps
@@ -77,7 +77,7 @@ class Instance:
         self._changing = threading.Lock()
         """Pipelines are added and removed by several threads."""
         self.dispatcher = Dispatcher(spark, metrics, settings.engine.session_timeout, clock=clock, threads=threads)
-        self.runs = RunScheduler(self.id, settings, store, spark, metrics)
+        self.runs = RunScheduler(self.id, settings, StoredRuns(store), spark, metrics)
         self.desired = DesiredStateSync(self.id, store, metrics, lambda: list(self.runners), threads=threads)
         self._publisher = StatusPublisher(self, version, http_address, clock=clock, threads=threads)
         self._monitor = ClusterMonitor(lambda: list(self.runners), clock=clock, threads=threads)
