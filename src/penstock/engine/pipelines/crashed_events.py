@@ -44,7 +44,7 @@ def _read(client: KafkaClientConfig, group: str, partition: Partition, offset: i
         reader.place({partition: offset})
         while not deadline.expired:
             batch = reader.read(1, min(1.0, deadline.remaining))
-            if batch is not None:
+            if batch is not None and batch.records:
                 return Record.of(batch.records[0])
             if reader.at_end(partition) or partition in reader.trouble.out_of_range | reader.trouble.gone:
                 return None
