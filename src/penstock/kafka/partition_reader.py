@@ -73,7 +73,7 @@ class PartitionReader:
         self.trouble = Trouble()
 
     def place(self, wanted: Mapping[Partition, int]) -> None:
-        """Read exactly these partitions, from these offsets. A partition that is at its offset keeps what was fetched."""
+        """Read exactly these partitions, from these offsets; one that is at its offset keeps what was fetched."""
         self.trouble = Trouble()
         leave = [tp for tp, offset in self._next.items() if wanted.get(tp) != offset]
         enter = [tp for tp, offset in wanted.items() if self._next.get(tp) != offset]
