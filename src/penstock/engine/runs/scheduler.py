@@ -78,7 +78,7 @@ class StoredRuns:
         claims, losses = Claims(store.database, derived), Losses(store.database, derived)
         self.waiting, self.any_workflow = claims.waiting, claims.any_workflow
         self.lose, self.lose_silent = losses.lose, losses.lose_silent
-        self.note_outage: Callable[[], None] = getattr(losses, "note_outage", lambda: None)
+        self.note_outage = losses.note_outage
 
 
 class RunBackend(WindowBackend, Protocol):
