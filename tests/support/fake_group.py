@@ -90,7 +90,7 @@ class FakeGroup:
 
     def consumer(
         self,
-        client: object,  # noqa: ARG002 - the signature of `GroupConsumer`
+        client: object,
         group: str,
         listener: RebalanceListener,
         *,

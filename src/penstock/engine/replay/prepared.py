@@ -34,7 +34,8 @@ class PreparedWork(ReplayWork):
         threads: Threads = THREADS,
     ) -> None:
         self._spec, self._settling, self._by, self._lanes = spec, settling, by, lanes
-        self._topic_ids = {segment.topic: segment.topic_id for segment in segments}
+        ids = {(segment.topic, segment.partition): segment.topic_id for segment in segments}
+        self._topic_id = ids.__getitem__
         self._lock = threads.lock()
         self._waiting = list(segments)
 
@@ -57,7 +58,7 @@ class PreparedWork(ReplayWork):
         failures: list[tuple[ReplaySegment, FailedEvent]],
     ) -> None:
         if failures:
-            self._settling.settle([failed for _, failed in failures], self._topic_ids, self._by)
+            self._settling.settle([failed for _, failed in failures], self._topic_id, self._by)
 
     def give_back(self, segments: Iterable[ReplaySegment]) -> None:
         """No other lane waits for them."""
