@@ -15,6 +15,7 @@ from penstock.core.dead_letter import DeadLetter, Failure
 from penstock.core.errors import Unavailable
 from penstock.core.event import Record
 from penstock.core.metrics import Metrics
+from penstock.core.threads import Mailbox, Threads
 from penstock.engine.desired_state import DesiredState
 from penstock.engine.pipelines.activity import IdlePolicy
 from penstock.engine.pipelines.context import EngineContext
@@ -49,6 +50,29 @@ class HandClock:
     def advance(self, seconds: float) -> None:
         self.now += seconds
         self.wall += seconds
+
+
+class HandThreads(Threads):
+    """Starts no thread; waiting for a mailbox takes simulated time."""
+
+    def __init__(self, time: HandClock) -> None:
+        super().__init__()
+        self._time = time
+
+    def mailbox(self) -> Mailbox[Any]:
+        return HandMailbox(self._time)
+
+
+class HandMailbox(Mailbox[Any]):
+    def __init__(self, time: HandClock) -> None:
+        super().__init__()
+        self._time = time
+
+    def get(self, timeout: float = 0.0) -> Any:
+        item = super().get()
+        if item is None:
+            self._time.advance(timeout)
+        return item
 
 
 class FakeCluster:
@@ -293,6 +317,7 @@ class Driver:
             session_timeout=10.0,
             idle_policy=IdlePolicy(),
             clock=self.time.clock,
+            threads=HandThreads(self.time),
             group_consumer=self.group.make,
         )
         made = given or spec()
@@ -307,6 +332,12 @@ class Driver:
 
     def tick(self) -> None:
         self.runner._tick()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass as it does for a running thread, which ticks at least every second."""
+        for _ in range(int(seconds)):
+            self.time.advance(1.0)
+            self.tick()
 
     def plan(self, lane: str = "shared-0", lanes: tuple[str, ...] = ("shared-0",)) -> UnitRequest | None:
         self.runner.activity.become("shared")

@@ -115,7 +115,7 @@ class PositionFinder:
         *,
         is_first: bool,
     ) -> dict[Partition, int]:
-        """The start policy applies to partitions that were there at the pipeline's first start; those that appeared later
+        """The start policy applies to partitions that were there at the first start; those that appeared later
         begin at earliest. All instances agree because the first start is recorded once."""
         now = self._clock.now_ms()
         recorded = self._first_starts(self._present_topics(is_first=is_first), now)
