@@ -94,7 +94,9 @@ def test_records_behind_an_end_in_one_answer_are_read_on_from(monkeypatch: pytes
 
 
 def test_each_partition_has_its_own_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = reader(monkeypatch, [Answer(3), Answer(0, partition=1), eof(9, 1), eof(4, 2), eof(8, 3)], p0=3, p1=0, p2=2, p3=8)
+    log = reader(
+        monkeypatch, [Answer(3), Answer(0, partition=1), eof(9, 1), eof(4, 2), eof(8, 3)], p0=3, p1=0, p2=2, p3=8
+    )
     batch = log.read(2000, 0)
     assert batch is not None
     assert batch.starts == {("t", 0): 3, ("t", 1): 0, ("t", 2): 2}
