@@ -72,7 +72,7 @@ def _take_ends(cluster: ClusterView, flows: list[PipelineRunner], *, cold_too: b
             wanted.update(flow.membership.owned)
     if not wanted:
         return
-    ends = cluster.watermarks(sorted(wanted))
+    ends = cluster.find_watermarks(sorted(wanted)).found
     for flow in asked:
         with flow.lock:
             flow.membership.ends.update({tp: ends[tp][1] for tp in flow.membership.owned if tp in ends})

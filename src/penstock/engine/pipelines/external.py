@@ -13,7 +13,7 @@ from penstock.core.clock import SYSTEM
 from penstock.core.status import PartitionStatus
 from penstock.engine.pipelines.group import GroupMembership, Neighbours, Owner, new_epoch
 from penstock.engine.pipelines.partitions import PartitionState
-from penstock.kafka.admin import ClusterView
+from penstock.kafka.admin import ClusterView, Watermarks
 from penstock.kafka.client import KafkaClientConfig
 from penstock.pipeline.messages import Assignment, Partition
 from penstock.store import MirrorRow
@@ -109,3 +109,14 @@ class NullCluster(ClusterView):
         committed_only: bool = True,  # noqa: ARG002 - as above
     ) -> dict[Partition, tuple[int, int]]:
         return {}
+
+    def find_watermarks(
+        self,
+        places: Sequence[Partition],  # noqa: ARG002 - as above
+        *,
+        committed_only: bool = True,  # noqa: ARG002 - as above
+    ) -> Watermarks:
+        return Watermarks()
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -85,6 +85,8 @@ class GroupMembership(RebalanceListener):
         self._owner = owner
         self._fresh: set[Partition] = set()
         self._blocked: dict[Partition, str] = {}
+        self._unavailable: dict[Partition, str] = {}
+        """New partitions whose leader does not answer, and the reason."""
         self._member: GroupConsumer | None = None
         self._retry = Backoff(first=0.5, most=10.0)
         self._trouble: str | None = None
@@ -206,12 +208,12 @@ class GroupMembership(RebalanceListener):
             self._trouble = str(error)
             return False
         self._retry.succeed()
-        self._trouble = None
+        self._trouble = next(iter(self._unavailable.values()), None)
         for tp, position in found.items():
             self._enter(tp, position)
         missing = set(wanted) - set(found)
         if missing:
-            # The topic is being deleted or made: the next look will tell.
+            # A leader does not answer, or the topic is being deleted or created: they are looked up again.
             self._retry.fail()
         self.settled = self.settled or not missing
         return bool(found)
@@ -219,7 +221,8 @@ class GroupMembership(RebalanceListener):
     def _positions(self, wanted: list[Partition]) -> dict[Partition, Position]:
         topics = sorted({topic for topic, _ in wanted})
         self.topic_ids.update(self._cluster.topic_ids(topics))
-        bounds = self._cluster.watermarks(wanted)
+        marks = self._cluster.find_watermarks(wanted)
+        bounds, self._unavailable = marks.found, marks.unavailable
         present = [tp for tp in wanted if tp in bounds and tp[0] in self.topic_ids]
         self.ends.update({tp: bounds[tp][1] for tp in present})
         committed = self._committed(present)

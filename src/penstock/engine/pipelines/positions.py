@@ -82,14 +82,11 @@ def _resume(name: str, topic_id: str, remembered: Remembered, bounds: tuple[int,
     if remembered.offset > high:
         where = f"{name}: the committed offset {remembered.offset} lies beyond the end of the log ({high})"
         return Position(remembered.offset, blocked=f"{where}; reset the offsets to go on")
-    note = None
     if known.damaged is not None:
         # I1: which events above the offset are finished is unknown, so all of them are repeated.
-        note = (
-            "metadata",
-            f"{name}: the commit's metadata cannot be used ({known.damaged}); repeating from {known.next_offset}",
-        )
-    return Position(known.next_offset, known.pending, known.retries, note=note)
+        text = f"{name}: the commit's metadata cannot be used ({known.damaged}); repeating from {known.next_offset}"
+        return Position(known.next_offset, note=("metadata", text))
+    return Position(known.next_offset, known.pending, known.retries)
 
 
 def policy_offsets(cluster: Cluster, start: Start, bounds: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
