@@ -21,6 +21,7 @@ from penstock.engine.pipelines.activity import IdlePolicy
 from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.engine.taps import Taps
+from penstock.kafka.admin import Watermarks
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.group_consumer import Commit, CommitRefused
 from penstock.pipeline.messages import (
@@ -106,6 +107,10 @@ class FakeCluster:
         known = [tp for tp in places if tp[0] in self.ends and tp[1] < len(self.ends[tp[0]]) and tp not in self.offline]
         high = {} if committed_only else self.high
         return {tp: (self.starts.get(tp, 0), high.get(tp, self.ends[tp[0]][tp[1]])) for tp in known}
+
+    def find_watermarks(self, places: Sequence[Partition], *, committed_only: bool = True) -> Watermarks:
+        found = self.watermarks(places, committed_only=committed_only)
+        return Watermarks(found, {tp: f"{tp[0]}/{tp[1]} has no leader" for tp in places if tp in self.offline})
 
     def offsets_for_times(self, times: Mapping[Partition, int]) -> dict[Partition, int | None]:
         self._answer()
