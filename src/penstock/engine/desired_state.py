@@ -80,6 +80,8 @@ class DesiredStateSync(threading.Thread):
         self._wake = threading.Event()
         self._done = False
         self._away = False
+        self._unreadable: set[str] = set()
+        """Pipelines whose row was logged as unreadable."""
 
     def run(self) -> None:
         over = False
@@ -127,6 +129,10 @@ class DesiredStateSync(threading.Thread):
                     del self._unwritten[pipeline]
 
     def _take(self, rows: Mapping[str, DesiredRow]) -> None:
+        unreadable = {name: str(row.unreadable) for name, row in rows.items() if row.unreadable is not None}
+        for name in unreadable.keys() - self._unreadable:
+            log.error("its desired state cannot be read: paused", pipeline=name, reason=unreadable[name])
+        self._unreadable = set(unreadable)
         with self._lock:
             # What a flow wants and the store does not know yet is stronger than what the store says.
             fresh = {name: _wanted(row) for name, row in rows.items() if name not in self._unwritten}

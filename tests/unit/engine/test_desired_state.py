@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+import structlog
 
 from penstock.core.metrics import Metrics
 from penstock.engine.desired_state import DesiredStateSync
@@ -62,3 +64,19 @@ def test_a_stop_does_not_wait_for_a_store_that_hangs(store: Store, monkeypatch: 
     answer.set()
     control.join(60)
     assert not control.is_alive()
+
+
+def test_a_desired_state_of_a_newer_version_pauses_its_pipeline_and_is_logged_once(store: Store) -> None:
+    control = DesiredStateSync("one", store, Metrics(), list)
+    store.desired.set("orders", "running")
+    store.desired.set("other", "stopped")
+    with store.database.write() as connection:
+        connection.execute(sa.text("UPDATE penstock_desired_states SET state = 'draining' WHERE pipeline = 'orders'"))
+    with structlog.testing.capture_logs() as logged:
+        control.refresh()
+        control.refresh()
+    assert control.wanted("orders").paused
+    assert "'draining'" in str(control.wanted("orders").reason)
+    assert control.wanted("other").away
+    assert [(line["log_level"], line["pipeline"]) for line in logged] == [("error", "orders")]
+    assert "penstock_desired_states, row orders: column state holds 'draining'" in logged[0]["reason"]
