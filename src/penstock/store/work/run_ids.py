@@ -28,7 +28,7 @@ def following_ids(
     is_sqlite = connection.dialect.name == "sqlite"
     query = sa.select(*_last_ids(project, workflow))
     found = connection.execute(query if is_sqlite else query.add_columns(_SERVER_MICROS)).one()
-    now = int(clock.time() * 1_000_000) if is_sqlite else found[-1]
+    now = clock.now_us() if is_sqlite else found[-1]
     last = [time_of(one) + 1 for one in (found if is_sqlite else found[:-1]) if one is not None]
     return ids_at(max(now, *last) if last else now, count)
 
