@@ -168,9 +168,7 @@ class Backend:
             if n not in process.detached
         ]
         units += [
-            UnitOutcome(u.unit, u.pipeline, u.revision, "detached")
-            for u in request.units
-            if u.unit in process.detached
+            UnitOutcome(u.unit, u.pipeline, u.revision, "detached") for u in request.units if u.unit in process.detached
         ]
         running = list(process.detached)
         return WindowOutcome(request.lane, process.pid, units, running, request.seconds, process.tainted)
