@@ -315,23 +315,34 @@ class Units:
         """I5: whether a table has the event although its worker died of it."""
         if not self._has_cursor:
             return False
-        from penstock.engine.pipelines.crashed_cursors import was_written  # noqa: PLC0415 - only tables need a database's library
+        from penstock.engine.pipelines.crashed_cursors import CrashedCursors  # noqa: PLC0415 - only tables need a database's library
 
-        return was_written(self._flow.spec, own, offset)
+        with CrashedCursors.opened(self._flow.spec) as cursors:
+            return cursors.was_written(cursors.place(*own.key, own.topic_id), offset)
 
     def _pass_over(self, own: PartitionState, offset: int) -> bool:
         """Let a table's cursor go on behind the dead letter; False when the database is away."""
         if not self._has_cursor or self._flow.spec.options.failure_mode == "THROW":
             return True
-        from penstock.engine.pipelines.crashed_cursors import pass_over  # noqa: PLC0415 - as above
+        from penstock.engine.pipelines.crashed_cursors import CrashedCursors  # noqa: PLC0415 - as above
 
         try:
-            pass_over(self._flow.spec, own, offset)
+            with CrashedCursors.opened(self._flow.spec) as cursors:
+                place = cursors.place(*own.key, own.topic_id)
+                current = cursors.read(place)
+                if current is not None and current < offset and self._first_from(own, current) != offset:
+                    # Events before it are not written: they are planned again, and then this one.
+                    return True
+                cursors.pass_over(place, offset, current)
         except Unavailable as error:
             self.trouble.fail()
             self._flow.say("waiting", str(error))
             return False
         return True
+
+    def _first_from(self, own: PartitionState, offset: int) -> int | None:
+        failed = failure_of(self._client, self._flow.spec.group, own.key, offset, stage="crash", reason="")
+        return failed.record.offset() if failed else None
 
     def _after_burial(self, own: PartitionState, failed: FailedEvent | None) -> None:
         flow = self._flow
