@@ -269,13 +269,17 @@ class FakeCrashed:
     def __init__(self) -> None:
         self.passed: list[int] = []
         self.unavailable = False
+        self.at: int | None = None
 
     def failure(self, state: Any, offset: int, *, stage: Any, reason: str) -> FailedEvent | None:
         if self.unavailable:
             raise Unavailable("the log cannot be read")
         return failed(state.key, offset, stage=stage)
 
-    def pass_over(self, state: Any, offset: int) -> None:
+    def cursor(self, state: Any) -> int | None:
+        return self.at
+
+    def pass_over(self, state: Any, offset: int, cursor: int | None) -> None:
         self.passed.append(offset)
 
 

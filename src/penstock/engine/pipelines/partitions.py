@@ -233,7 +233,7 @@ class PartitionState:
             if single and not self.pending:
                 between = range(0)  # the unit's first record was the poison event: nothing lies in between
             if len(self.pending) + len(between) > PENDING_AT_MOST:
-                self.isolation = Isolation(suspects=(range(offset, offset + 1),), until=offset + 1, size=1)
+                self.reach_poison_first(offset)
                 return False
             self.pending, self.next_offset = (*self.pending, *between), offset + 1
         self.retries = tuple(each for each in self.retries if self.is_open(each.offset))
@@ -241,6 +241,18 @@ class PartitionState:
             self.isolation.size = None if self.isolation.suspects else self.isolation.size
             self._relax(self.isolation)
         return True
+
+    def follow_cursor(self, cursor: int) -> None:
+        """L1: the target's cursor is the position of everything that writes with it; nothing is pending below it."""
+        self.poison = None
+        self.next_offset, self.pending, self.retries = max(self.next_offset, cursor), (), ()
+        if self.isolation is not None:
+            self._relax(self.isolation)
+
+    def reach_poison_first(self, offset: int) -> None:
+        """Events before the poison event are unfinished: they are run alone, one by one, and then it again."""
+        self.poison = None
+        self.isolation = Isolation(suspects=(range(offset, offset + 1),), until=offset + 1, size=1)
 
     # -- commits ---------------------------------------------------------------------------
 
