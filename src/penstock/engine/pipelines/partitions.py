@@ -165,7 +165,7 @@ class PartitionState:
         """An isolated unit came back: isolation ends once the suspects are finished."""
         if isolation.until is not None and self.position < isolation.until and not self.at_end:
             return
-        if isolation.size is not None:
+        if isolation.size is not None and not isolation.suspects:
             isolation.size *= 2
             if isolation.size <= _UNNAMED_AT_MOST:
                 return
@@ -224,7 +224,7 @@ class PartitionState:
         False: events in front of it may be unfinished, and too many offsets to name. The next isolated unit then takes
         one event, so that a further death is known to be over the first record behind the position.
         """
-        poison, self.poison = self.poison, None
+        self.poison = None
         single = self.isolation is not None and self.isolation.size == 1
         if offset in self.pending:
             self.pending = tuple(each for each in self.pending if each != offset)
@@ -237,8 +237,7 @@ class PartitionState:
                 return False
             self.pending, self.next_offset = (*self.pending, *between), offset + 1
         self.retries = tuple(each for each in self.retries if self.is_open(each.offset))
-        if self.isolation is not None and poison is not None:
-            self.isolation.size = None if self.isolation.suspects else self.isolation.size
+        if self.isolation is not None:
             self._relax(self.isolation)
         return True
 
