@@ -62,7 +62,7 @@ class RecordProducer:
             raise translate(error, "creating a producer") from error
 
     def send(self, records: Sequence[NewRecord]) -> list[Placed | PenstockError]:
-        """Produce and wait; returns per record its partition and offset, or the error (`Transient` where a retry helps)."""
+        """Produce and wait; returns per record its partition and offset, or the error (`Transient`: try it again)."""
         results = self._send(records)
         if len(records) > 1:
             # I9: a broker refuses a whole batch for one record that is too large; the others are sent again alone.
