@@ -247,7 +247,7 @@ class LaneWorker:
         if self._backend.is_local:
             # Also where it lives on: what it holds is repeated elsewhere.
             self._end_process()
-        else:
+        elif not isinstance(error, EventCrashed):
             # The executor may be out of reach and act until the window's end; only then the units may be repeated.
             self._clock.sleep(max(0.0, began + request.seconds - self._clock.monotonic()) + _CLUSTER_GRACE)
         stage = self._blame(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
@@ -260,7 +259,7 @@ class RunScheduler:
 
     def _key(self) -> str | None:
         try:
-            cipher = known_cipher(self._settings.home.expanduser(), os.environ)
+            cipher = known_cipher(self._settings.home.expanduser(), self._clock.environ)
         except PenstockError as error:
             # Runs that need a secret say so; the others need not wait.
             log.error("the key of the secrets cannot be used", reason=str(error))

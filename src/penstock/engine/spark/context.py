@@ -224,7 +224,7 @@ class Spark:
             # A window's task is a few kilobytes: packing it costs more than it saves.
             "spark.broadcast.compress": "false",
             "spark.broadcast.checksum": "false",
-            # Nobody looks while the UI is off, and memory stays flat over a million windows.
+            # They are not shown while the UI is off, and memory stays flat over a million windows.
             "spark.ui.liveUpdate.period": "-1",
             "spark.ui.retainedJobs": "20",
             "spark.ui.retainedStages": "20",
@@ -291,7 +291,7 @@ class Spark:
 
     @property
     def bell(self) -> str | None:
-        """Where workers may ring for this instance; None on clusters, from where nobody could hear them."""
+        """Socket at which workers announce new runs to this instance; None on clusters, which do not reach it."""
         return str(self._folder / "bell") if self.is_local else None
 
     def cancel(self, lane: str) -> None:

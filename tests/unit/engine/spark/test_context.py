@@ -48,7 +48,7 @@ def test_the_same_settings_with_our_values_are_allowed() -> None:
     ],
 )
 def test_f09_only_a_worker_that_died_by_itself_and_had_begun_an_event_may_have_died_of_it(
-    text: str, blames: bool
+    text: str, *, blames: bool
 ) -> None:
     assert context._died_at_event(text) == blames
 
