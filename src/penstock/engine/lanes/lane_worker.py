@@ -187,6 +187,8 @@ class LaneWorker:
             self.used_at = self._clock.monotonic()
             self.warm.set()
             self._idle.set()
+        seconds = round(self._clock.monotonic() - began, 3)
+        log.debug("window", lane=self.name, units=len(request.units), detached=len(outcome.running), seconds=seconds)
         return WindowResult(outcome, self._accept(outcome))
 
     def _check(self, request: WindowRequest, outcome: WindowOutcome) -> None:

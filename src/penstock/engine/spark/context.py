@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import structlog
+
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import PenstockError, Terminal, Transient
 from penstock.core.threads import THREADS, Thread, Threads
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     # Kept out of the way: this module is imported first, so that the JVM starts while the others are loaded.
     from penstock.pipeline.in_flight_log import InFlight
     from penstock.worker.protocol import WindowOutcome, WindowRequest
+
+log = structlog.get_logger("penstock.spark")
 
 _LOG4J = """
 status = error
@@ -270,8 +274,9 @@ class Spark:
         """Ask units of the lane's process to begin no further act, without waiting."""
         from penstock.pipeline import in_flight_log  # noqa: PLC0415 - as at the top of this module
 
-        if (path := self.in_flight_log(lane)) is not None:
-            in_flight_log.request_stop(path, set(units))
+        path = self.in_flight_log(lane)
+        if path is not None and not in_flight_log.request_stop(path, set(units)):
+            log.warning("units cannot be asked to stop; they end with their window", lane=lane, units=len(units))
 
     def identify(self, lane: str, pid: int) -> WorkerProcess | None:
         """The worker process of the lane with this id; None: there is none, or it is not this lane's."""
