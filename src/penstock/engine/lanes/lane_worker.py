@@ -16,7 +16,7 @@ from penstock.core.backoff import Backoff
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.dead_letter import Stage
 from penstock.core.threads import THREADS, Threads
-from penstock.engine.spark.context import EventCrashed, WindowLost, WindowRepeated
+from penstock.engine.spark.context import EventCrashed, GarbledOutcome, WindowLost, WindowRepeated
 from penstock.engine.spark.worker_process import WorkerProcess
 from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import UnitRequest
@@ -78,12 +78,6 @@ class WindowBackend(Protocol):
     def cancel(self, lane: str) -> None:
         """Clusters: cancel the lane's job, without waiting for its end."""
         ...
-
-
-class GarbledOutcome(WindowLost):
-    """A worker answered something that cannot be the outcome of its window."""
-
-    code = "garbled-outcome"
 
 
 @dataclass(slots=True, frozen=True)
@@ -250,8 +244,9 @@ class LaneWorker:
             # Also where it lives on: what it holds is repeated elsewhere.
             self._end_process()
         elif not isinstance(error, EventCrashed):
-            # The executor may be out of reach and act until the window's end; only then the units may be repeated.
-            self._clock.sleep(max(0.0, began + request.seconds - self._clock.monotonic()) + _CLUSTER_GRACE)
+            # F17: an executor out of reach may act until the window's end; one whose job was cancelled for a moment.
+            left = 0.0 if self._ended else max(0.0, began + request.seconds - self._clock.monotonic())
+            self._clock.sleep(left + _CLUSTER_GRACE)
         stage = self._blame(error)
         if stage is None and self._ended != "cancelled":
             self.outage.fail()

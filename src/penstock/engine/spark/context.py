@@ -76,6 +76,12 @@ class WindowRepeated(WindowLost):
     code = "window-repeated"
 
 
+class GarbledOutcome(WindowLost):
+    """A worker answered something that cannot be the outcome of its window: no event is to blame."""
+
+    code = "garbled-outcome"
+
+
 class EventCrashed(WindowLost):
     """The Python worker of a cluster died while it was proven to be at an event, which may be to blame."""
 
@@ -309,18 +315,21 @@ class Spark:
         """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
         from penstock.worker.protocol import REPEATED, unpacked  # noqa: PLC0415 - as at the top of this module
 
+        payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
-            payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
             job = self._job(request.lane, payload)
             with self.book.job(request.lane, [unit.pipeline for unit in request.units]):
                 # Straight through the gateway: `RDD.collect` opens a socket for each answer, which takes 8 ms more.
                 (answer,) = job.collect()
-            (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
-            return unpacked(packed)
         except Exception as error:
             text = str(error)
             kind = WindowRepeated if REPEATED in text else EventCrashed if _died_at_event(text) else WindowLost
             raise kind(_reason(error)) from error
+        try:
+            (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
+            return unpacked(packed)
+        except Exception as error:
+            raise GarbledOutcome(f"the worker's answer cannot be read: {type(error).__name__}: {error}") from error
 
     def _job(self, lane: str, payload: bytes) -> Any:
         """The Java RDD that runs this payload."""
