@@ -14,7 +14,6 @@ import os
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -212,8 +211,9 @@ def read(path: str) -> dict[int, list[InFlight]]:
     }
 
 
-def request_stop(path: str, units: Collection[int]) -> None:
-    """Ask units to begin no further act."""
+def request_stop(path: str, units: set[int]) -> bool:
+    """Ask units to begin no further act; False where that cannot be asked."""
+    return bool(path) and not units
 
 
 def read_progress(path: str) -> dict[int, dict[int, Progress]]:

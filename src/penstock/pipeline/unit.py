@@ -170,8 +170,7 @@ class UnitRun(threading.Thread):
     def _take(self, pipeline: BuiltPipeline, batch: Batch) -> bool:
         """Prepare a batch and act on it; False when there was an outage."""
         acting, pages = pipeline.acting, self.pages
-        if pages is None:
-            note_event_begun()
+        note_event_begun()
         if pages is not None:
             pages.working(_exactly(batch) if self.request.careful else batch.starts, batch.ends)
         self._preparing = (batch.records, time.monotonic())
@@ -198,6 +197,8 @@ class UnitRun(threading.Thread):
 
     def _feed(self, pipeline: BuiltPipeline, items: list[Item]) -> None:
         """At the pace of the rate limit; what may not begin in this unit is kept."""
+        if items:
+            note_event_begun()
         if pipeline.chain.tap is not None:
             pipeline.chain.tap.handed(items)
         if pipeline.pacer.rate is None:

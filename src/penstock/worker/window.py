@@ -39,7 +39,7 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
         work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver
         outcome = _lane.run(work)
         yield packed(outcome)
-        if outcome.tainted and not work.detach:
+        if work.retiring or (outcome.tainted and not work.detach):
             return
 
 
