@@ -207,6 +207,17 @@ def test_an_outage_elsewhere_does_not_keep_from_writing_what_was_read_before(wor
     assert (outcome.next_offset, outcome.acted) == (2, 2)
 
 
+def test_the_cursor_does_not_pass_events_for_which_there_was_no_time(make: Make) -> None:
+    ticks = iter(range(1_000))
+    worker = make(clock=Clock(monotonic=lambda: float(next(ticks)), time=lambda: 0.0))
+    worker.begin(A)
+    worker.feed(map(record, range(100)))  # the clock goes on by a second with each look, and the unit has a minute
+    outcome, rest = worker.finish()
+    assert 0 < outcome.next_offset < 100
+    assert [item.record.offset() for item in rest] == list(range(outcome.next_offset, 100))
+    assert worker.rows == list(range(outcome.next_offset))
+
+
 # -- failures --------------------------------------------------------------------------------
 
 

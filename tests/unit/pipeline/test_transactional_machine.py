@@ -15,7 +15,7 @@ from unittest import mock
 
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.core.clock import Clock
 from penstock.pipeline.messages import Assignment, FailedEvent, PartitionOutcome
@@ -27,8 +27,9 @@ GOOD, REFUSED, FILTERED, UNREADABLE = "good", "refused", "filtered", "unreadable
 KINDS = st.sampled_from((GOOD, GOOD, GOOD, REFUSED, FILTERED, UNREADABLE))
 FATES = st.sampled_from(("accepted", "accepted", "accepted", "raised", "rejected", "lost", "settled"))
 _POINTS = ("before-rows", "before-transaction-commit", "after-transaction-commit")
-_FAULTS = st.one_of(st.none(), st.tuples(st.sampled_from(_POINTS), st.sampled_from(("kill", "cut"))))
-_WHICH = st.integers(0, 1)
+_FAULTS = st.sampled_from([None] * 6 + [(point, how) for point in _POINTS for how in ("kill", "cut")])
+_WHICH = st.sampled_from((0, 1))
+_COUNTS = st.lists(st.integers(1, 8), min_size=1, max_size=3)
 
 
 class _Killed(BaseException):
@@ -107,30 +108,36 @@ class Transactional(RuleBasedStateMachine):
         """At this point of the next transaction the process dies, or its connection: then the result is unknown."""
         self.owners = [Owner(f"sqlite:///{self.path}", self.clock) for _ in range(2)]
         self.assign(0)
+        self.assign(1)
 
     @property
     def topic(self) -> Topic:
         return self.topics[-1]
 
-    @property
-    def runs(self) -> bool:
-        return any(owner.reads_at is not None for owner in self.owners)
-
     # -- the topic -------------------------------------------------------------------------
+
+    @rule(
+        what=st.sampled_from(("delete_records", "create_again", "back_up", "restore", "restore", "kill", "wait")),
+        which=_WHICH,
+        share=st.floats(0, 0.6),
+        kinds=st.lists(KINDS, min_size=5, max_size=40),
+    )
+    def disturb(self, what: str, which: int, share: float, kinds: list[str]) -> None:
+        """One rule for what is rare: rules are chosen with equal weight."""
+        arguments = {"delete_records": (share,), "create_again": (kinds,), "kill": (which,), "wait": (30.0,)}
+        getattr(self, what)(*arguments.get(what, ()))
 
     @rule(kinds=st.lists(KINDS, min_size=4, max_size=12))
     def produce(self, kinds: list[str]) -> None:
         self.topic.kinds += kinds
 
-    @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
         """Retention, which does not ask how far anybody has read."""
         self.topic.log_start = max(self.topic.log_start, int(share * len(self.topic.kinds)))
 
-    @precondition(lambda self: len(self.topics) < 3)
-    @rule(kinds=st.lists(KINDS, min_size=5, max_size=40))
     def create_again(self, kinds: list[str]) -> None:
-        self.topics.append(Topic(self.topic.number + 1, kinds))
+        if len(self.topics) < 3:
+            self.topics.append(Topic(self.topic.number + 1, kinds))
 
     # -- the group -------------------------------------------------------------------------
 
@@ -143,27 +150,22 @@ class Transactional(RuleBasedStateMachine):
         owner.position = max(self.topic.committed, self.topic.log_start)
         owner.reads_at = None
 
-    @rule(which=_WHICH)
     def kill(self, which: int) -> None:
         self.owners[which].restart()
 
-    @rule(seconds=st.sampled_from((0.01, 0.1, 30.0)))
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
     # -- the database ----------------------------------------------------------------------
 
-    @rule()
     def back_up(self) -> None:
         self.copy = self.path.with_name("copy.db")
         self._copy(self.path, self.copy)
 
-    @precondition(lambda self: self.copy is not None)
-    @rule()
     def restore(self) -> None:
-        event("an older copy is restored")
-        assert self.copy is not None
-        self._copy(self.copy, self.path)
+        if self.copy is not None:
+            event("an older copy is restored")
+            self._copy(self.copy, self.path)
 
     @staticmethod
     def _copy(source: Path, target: Path) -> None:
@@ -188,17 +190,29 @@ class Transactional(RuleBasedStateMachine):
 
     # -- units -----------------------------------------------------------------------------
 
-    @rule(which=_WHICH, counts=st.lists(st.integers(1, 8), min_size=1, max_size=3), fault=_FAULTS, fate=FATES)
-    def unit(self, which: int, counts: list[int], fault: tuple[str, str] | None, fate: str) -> None:
-        """A whole one; the rules below are its steps, between which anything may happen."""
-        self.begin(which)
+    @rule(which=_WHICH, counts=_COUNTS, fault=_FAULTS, fate=FATES, goes_on=st.booleans())
+    def unit(self, which: int, counts: list[int], fault: tuple[str, str] | None, fate: str, *, goes_on: bool) -> None:
+        """A whole one, or one that goes on; the rules below are its steps, between which anything may happen."""
+        owner = self.owners[which]
+        if owner.topic is not self.topic and owner.reads_at is None:
+            self.assign(which)
+        if owner.reads_at is None:
+            self.begin(which)
         self.fault = fault
         for count in counts:
             self.read(which, count)
             self.now += 0.1
             self.write(which, "wake")
-        self.finish(which, fate)
+        if not goes_on:
+            self.finish(which, fate)
         self.fault = None
+
+    @rule(which=_WHICH, counts=_COUNTS, fault=_FAULTS, fate=FATES, goes_on=st.booleans())
+    def another_unit(
+        self, which: int, counts: list[int], fault: tuple[str, str] | None, fate: str, *, goes_on: bool
+    ) -> None:
+        """The same once more, for its weight."""
+        self.unit(which, counts, fault, fate, goes_on=goes_on)
 
     @rule(which=_WHICH)
     def begin(self, which: int) -> None:
@@ -218,7 +232,6 @@ class Transactional(RuleBasedStateMachine):
                 event("the cursor was below the log's start")
                 owner.topic.gaps.append(gap)
 
-    @precondition(lambda self: self.runs)
     @rule(which=_WHICH, count=st.integers(1, 8))
     def read(self, which: int, count: int) -> None:
         owner = self.owners[which]
@@ -233,7 +246,6 @@ class Transactional(RuleBasedStateMachine):
             owner.worker.feed(self.topic.record(offset) for offset in range(owner.reads_at, end))
             owner.reads_at = end
 
-    @precondition(lambda self: self.runs)
     @rule(which=_WHICH, step=st.sampled_from(("wake", "wait_idle")))
     def write(self, which: int, step: str) -> None:
         owner = self.owners[which]
