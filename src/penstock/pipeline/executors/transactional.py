@@ -89,8 +89,8 @@ class TransactionalExecutor(InlineExecutor):
         self._throws = spec.options.failure_mode == "THROW"
         self._replays = False
         self._waits = False
-        """True: the database takes nothing more in this unit. An outage elsewhere, as of a registry, does not say so: what
-        was read before is written."""
+        """True: the database takes nothing more in this unit. An outage elsewhere, as of a registry, does not say that:
+        what was read before is written."""
         self._finished = True
         """True: the last unit is over; its parts serve its report only."""
         self._parts: dict[Partition, Part] = {}
