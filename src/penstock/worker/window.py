@@ -22,11 +22,15 @@ _lane: LaneProcess | None = None
 
 
 def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
-    """Run each request of this task; the input is drained, or Spark would throw the worker away."""
+    """Run each request of this task.
+
+    The input is drained, or Spark would destroy the worker after the task; after a retiring window that is wanted, and
+    is the only way to end a process on a cluster (F18).
+    """
     global _lane  # noqa: PLW0603 - the process is the lane: consumers, actions and threads live in it from window to window
     attempt = TaskContext.get()
     if attempt is not None and attempt.attemptNumber() > 0:
-        # What the first attempt did, nobody knows.
+        # What the first attempt did is unknown.
         raise RuntimeError(f"{REPEATED}; Penstock runs nothing twice by itself (spark.task.maxFailures must be 1)")
     if _lane is None:
         _connect_stdout()
@@ -34,9 +38,11 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
         small_client_stacks()
         few_arenas()
         _lane = LaneProcess()
-    for request in list(requests):
+    for request in requests:
         work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver
         yield packed(_lane.run(work))
+        if work.retiring:
+            return
 
 
 def _content(request: bytes) -> bytes:

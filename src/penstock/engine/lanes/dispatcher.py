@@ -11,7 +11,8 @@ from penstock.core.dead_letter import Stage
 from penstock.engine.lanes.assignment import Placement
 from penstock.engine.lanes.lane import Lane, LaneSizes, Role, end_process
 from penstock.engine.spark.context import WindowLost, WindowRepeated
-from penstock.pipeline import in_flight_log as journal
+from penstock.pipeline import in_flight_log
+from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import UnitRequest
 from penstock.worker.protocol import RESTING_AT_MOST, WindowOutcome, WindowRequest
 
@@ -96,7 +97,7 @@ class Dispatcher(Placement):
                 self._lock.notify_all()
 
     def _watch(self) -> None:
-        """A window always ends. One that does not has an action that holds its process: it is killed, and the journal
+        """A window always ends. One that does not has an action that holds its process: it is killed, and the log
         says over which event."""
         while not self._stopping:
             time.sleep(_WATCH_EVERY)
@@ -208,7 +209,9 @@ class Dispatcher(Placement):
         local = self._spark.is_local
         # A flow plans only with a sign of life from its group that is less than a third of the session old.
         not_after = now + self._session_timeout * 2 / 3 if local else None
-        return WindowRequest(lane.lane, seconds, closings + units, detach=local, journal=notes, not_after=not_after)
+        return WindowRequest(
+            lane.lane, seconds, closings + units, detach=local, in_flight_log=notes, not_after=not_after
+        )
 
     def _patience(self, lane: Lane, carried: set[str]) -> float:
         """Units that are still being made or acting in the lane have their time, too, though its window carries none:
@@ -237,19 +240,18 @@ class Dispatcher(Placement):
             if flow is not None:
                 flow.deliver(unit, request.seconds)
         if former is not None:
-            self._succeed(former, request, gone)
+            self._succeed(former, gone)
 
-    def _succeed(self, former: int, request: WindowRequest, gone: set[int]) -> None:
+    def _succeed(self, former: int, gone: set[int]) -> None:
         """Spark took another process for the lane: because the one before died while it was idle, or because it was a
         moment late. There must not be two; what it had left behind is lost, and nobody is to blame."""
         end_process(former)
         if gone:
-            progress = journal.read(journal.before(request.journal)) if request.journal else {}
-            self._lose(gone, progress, None, "another process took its place")
+            self._lose(gone, {}, None, "another process took its place")
 
     def window_lost(self, lane: Lane, request: WindowRequest, error: WindowLost) -> None:
-        """The worker died: its journal says what it had done; the rest is planned again."""
-        progress = journal.read(request.journal) if request.journal else None
+        """The worker died: everything it had not returned is planned again; its in-flight log names the suspects."""
+        suspects = in_flight_log.read(request.in_flight_log) if request.in_flight_log else None
         with self._lock:
             lane.busy_until = None
             lane.used_at = time.monotonic()
@@ -262,22 +264,21 @@ class Dispatcher(Placement):
             lost = {unit.unit for unit in request.units} | lane.detached
             lane.detached = set()
             lane.returning = set()
-        if progress is not None:
-            # Units of windows that ended well may have pages of their own still; they are of no concern.
-            progress = {unit: parts for unit, parts in progress.items() if unit in lost}
-        self._lose(lost, progress, stage, error.message)
+        if suspects is not None:
+            # Units of windows that ended well may have slots of their own still; they are of no concern.
+            suspects = {unit: found for unit, found in suspects.items() if unit in lost}
+        self._lose(lost, suspects, stage, error.message)
 
     def _lose(
-        self, units: set[int], progress: dict[int, dict[int, journal.Progress]] | None, stage: Stage | None, reason: str
+        self, units: set[int], suspects: dict[int, list[InFlight]] | None, stage: Stage | None, reason: str
     ) -> None:
         """`stage` is what an event that it died over would fail with; None: no event is to blame."""
         if stage is None:
-            for part in (part for parts in (progress or {}).values() for part in parts.values()):
-                part.suspects.clear()
+            suspects = {} if suspects is not None else None
         with self._lock:
             flows = list(self._flows.values())
         for flow in flows:
-            flow.lose(units, progress, stage=stage, reason=reason)
+            flow.lose(units, suspects, stage=stage, reason=reason)
 
     def cancel(self, units: set[int]) -> None:
         """Kill the workers that hold these units; their lanes start anew."""

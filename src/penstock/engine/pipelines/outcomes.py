@@ -24,7 +24,7 @@ from penstock.engine.pipelines.partitions import PartitionState
 from penstock.engine.pipelines.stats import PipelineStats
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.group_consumer import CommitRefused
-from penstock.pipeline.in_flight_log import Progress
+from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import Counts, FailedEvent, Halt, Partition, PartitionOutcome, UnitOutcome
 
 log = structlog.get_logger("penstock.pipeline")
@@ -32,6 +32,8 @@ log = structlog.get_logger("penstock.pipeline")
 
 _NOBODY = 0
 """In the place of a unit: nothing is planned before the commit."""
+_SUSPECTS = 10_000
+"""Offsets of a range in flight that are named one by one."""
 
 
 class Owner(Protocol):
@@ -63,8 +65,8 @@ class Loss:
     """Units whose worker died."""
 
     units: set[int]
-    noted: dict[Partition, Progress] | None
-    """What the journal says; None: there is none."""
+    suspects: dict[Partition, set[int]] | None
+    """L1: what the in-flight log names; None: there is none."""
     explained: bool
     """Some unit of the window was at an event when it died."""
     stage: Stage | None
@@ -190,6 +192,8 @@ class Units:
                 if own is not None and own.epoch == part.epoch:
                     before = own.progress
                     own.advance(part)
+                    if own.killer is not None:
+                        self._deaths[own.key] = ("timeout", "a step before the action did not return")
                     self._moved(own, before)
                     if part.out_of_range or part.gone or own.doubtful:
                         flow.membership.doubt(part.key)
@@ -239,20 +243,19 @@ class Units:
 
     # -- lost ------------------------------------------------------------------------------
 
-    def noted(
-        self, units: set[int], progress: dict[int, dict[int, Progress]] | None
-    ) -> dict[Partition, Progress] | None:
-        """What a journal says about the partitions of these units."""
-        if progress is None:
+    def suspects(self, units: set[int], named: dict[int, list[InFlight]] | None) -> dict[Partition, set[int]] | None:
+        """Offsets that an in-flight log names in the partitions of these units."""
+        if named is None:
             return None
-        return {
-            self.under[unit].partitions[index]: noted
-            for unit in units
-            for index, noted in progress.get(unit, {}).items()
-        }
+        found: dict[Partition, set[int]] = {}
+        for unit in units:
+            for each in named.get(unit, ()):
+                end = min(each.end, each.first + _SUSPECTS)
+                found.setdefault(self.under[unit].partitions[each.index], set()).update(range(each.first, end))
+        return found
 
     def lose(self, loss: Loss) -> bool:
-        """The worker died: what its journal calls done is done, what it was at is suspect, the rest is planned again.
+        """The worker died: L1: what it had not returned is repeated, what it was working on is suspect.
 
         True when the pipeline was alone with it and nobody knows over which event it died.
         """
@@ -268,15 +271,12 @@ class Units:
                 if under is None:
                     continue
                 before = own.progress
-                noted = loss.noted.get(own.key) if loss.noted is not None else None
-                if noted is not None:
-                    own.learn(noted)
-                suspects = noted.suspects if noted else set()
+                suspects = (loss.suspects or {}).get(own.key, set())
                 if loss.stage is not None:
-                    baffled = baffled or (under.careful and loss.noted is not None and not suspects)
-                    if suspects or loss.noted is None or not loss.explained:
+                    baffled = baffled or (under.careful and loss.suspects is not None and not suspects)
+                    if suspects or loss.suspects is None or not loss.explained:
                         own.careful = own.careful and under.careful
-                        own.suspect(suspects, noted=loss.noted is not None)
+                        own.suspect(suspects, noted=loss.suspects is not None)
                     if own.killer is not None:
                         self._deaths[own.key] = (loss.stage, loss.reason)
                 self._moved(own, before)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.commit_metadata import OpenRetry, encode
 from penstock.kafka.group_consumer import Commit
-from penstock.pipeline.in_flight_log import Progress
 from penstock.pipeline.messages import Assignment, Partition, PartitionOutcome, Retry
 
 
@@ -71,9 +70,11 @@ class PartitionState:
     suspected: frozenset[int] = frozenset()
     """Events that were being worked on when a worker died: one that kills again, alone, is the killer."""
     few: int | None = None
-    """At most so many events in a careful unit, where no journal names the suspect: halved with each death."""
+    """At most so many events in a careful unit, where no in-flight log names the suspect: halved with each death."""
     killer: int | None = None
     """The event that killed its worker twice, until it is a dead letter."""
+    blocked_by: str | None = None
+    """The outage that the next event waits for."""
 
     @property
     def key(self) -> Partition:
@@ -108,6 +109,7 @@ class PartitionState:
         self.next_offset, self.pending, self.at_end = outcome.next_offset, outcome.pending, outcome.at_end
         self.waiting = tuple(PendingRetry.said(retry) for retry in outcome.retries)
         self.waits_until = time.monotonic() + outcome.blocked_for if outcome.blocked_for else 0.0
+        self.blocked_by, self.killer = outcome.blocked_by, outcome.hung_at
         if outcome.suspect_until is not None:
             self.careful, self.careful_until = True, outcome.suspect_until
         elif self.careful:
@@ -129,17 +131,9 @@ class PartitionState:
 
     def finish(self, offset: int) -> None:
         """One event that a dead worker left open is finished."""
-        self.learn(Progress(finished={offset}))
-
-    def learn(self, noted: Progress) -> None:
-        """What the journal of a dead worker calls done is done."""
-        if noted.done is not None and not self.pending and noted.done > self.next_offset:
-            left = {offset for offset in noted.open if self.next_offset <= offset < noted.done}
-            self.next_offset, self.pending = noted.done, tuple(sorted(left))
-        if noted.finished:
-            next_offset = max(self.next_offset, max(noted.finished) + 1)
-            open_ = {*self.pending, *range(self.next_offset, next_offset)} - noted.finished
-            self.next_offset, self.pending = next_offset, tuple(sorted(open_))
+        next_offset = max(self.next_offset, offset + 1)
+        open_ = {*self.pending, *range(self.next_offset, next_offset)} - {offset}
+        self.next_offset, self.pending = next_offset, tuple(sorted(open_))
         self.waiting = tuple(w for w in self.waiting if self.is_open(w.offset))
 
     def is_open(self, offset: int) -> bool:
@@ -169,4 +163,5 @@ class PartitionState:
 
 
 _MANY = 1_024
-"""Where no journal names the suspect, careful units grow from one event, twice as many each time, up to so many."""
+"""Without an in-flight log that names the suspect, careful units grow from one event, twice as many each time, up to
+so many."""

@@ -26,7 +26,7 @@ from penstock.engine.pipelines.pause_detector import PauseDetector
 from penstock.engine.pipelines.stateless import StatelessMembership
 from penstock.engine.pipelines.stats import PipelineStats
 from penstock.kafka.group_consumer import CommitRefused
-from penstock.pipeline.in_flight_log import Progress
+from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import Blueprint, Partition, UnitOutcome
 
 log = structlog.get_logger("penstock.pipeline")
@@ -67,15 +67,14 @@ class PipelineRunner(Ending):
         self._mail.put((outcome, seconds))
 
     def lose(
-        self, units: set[int], progress: dict[int, dict[int, Progress]] | None, *, stage: Stage | None, reason: str
+        self, units: set[int], suspects: dict[int, list[InFlight]] | None, *, stage: Stage | None, reason: str
     ) -> None:
-        """The worker that held these units is gone; `progress` is what its journal says, None where there is none."""
+        """The worker that held these units is gone; `suspects` is what its in-flight log names, None: there is none."""
         with self.lock:
             mine = units & set(self.units.under)
-            noted = self.units.noted(mine, progress)
+            named = self.units.suspects(mine, suspects)
         if mine:
-            explained = any(part.suspects for parts in (progress or {}).values() for part in parts.values())
-            self._mail.put(Loss(mine, noted, explained, stage, reason))
+            self._mail.put(Loss(mine, named, any((suspects or {}).values()), stage, reason))
 
     # -- what the instance asks ------------------------------------------------------------
 

@@ -47,7 +47,9 @@ class Shown(Planned):
     def _show_membership(self) -> None:
         if self.state == "failed":
             return
-        trouble = self.membership.trouble()
+        trouble = self.membership.trouble() or next(
+            (own.blocked_by for own in list(self.membership.owned.values()) if own.blocked_by), None
+        )
         if trouble:
             self.say("waiting", trouble)
         elif not (self._outage.failures or self.units.trouble.failures or self._joining.failures):

@@ -20,7 +20,7 @@ from penstock.core.errors import Unavailable
 from penstock.engine.replay.segment import ReplaySegment
 from penstock.engine.replay.work import PipelineUnusable, ReplayHalted, Work
 from penstock.engine.spark.context import Spark, SparkDied, WindowLost, WindowRepeated
-from penstock.pipeline import in_flight_log as journal
+from penstock.pipeline import in_flight_log
 from penstock.pipeline.messages import Blueprint, Bounds, Counts, FailedEvent, Halt, UnitOutcome, UnitRequest
 from penstock.worker.protocol import WindowOutcome, WindowRequest
 
@@ -241,20 +241,16 @@ class ReplayLane(threading.Thread):
             raise ReplayHalted(f"stopped, because {halt.reason}", hint="options.breaker sets the limit")
 
     def _lose(self, stretches: list[ReplaySegment], unit: UnitRequest, error: WindowLost) -> None:
-        """The worker died: what its journal calls done is done, the rest is tried again more carefully."""
+        """The worker died: L1: everything it had not returned is tried again, more carefully."""
         if self._spark.died:
             raise SparkDied("Spark's JVM has ended", hint="start the replay again: what is done is noted") from error
         notes = self._spark.journal(self.name)
-        progress = journal.read(notes).get(unit.unit, {}) if notes else {}
-        before = [(stretch, stretch.open) for stretch in stretches]
+        named = in_flight_log.read(notes).get(unit.unit, []) if notes else []
         for index, stretch in enumerate(stretches):
-            found = progress.get(index)
-            if found is not None:
-                stretch.learn(found)
-            if not (self._cancelled or isinstance(error, WindowRepeated)) and (found is None or found.suspects):
+            ranges = [range(each.first, min(each.end, each.first + 10_000)) for each in named if each.index == index]
+            if not (self._cancelled or isinstance(error, WindowRepeated)) and (ranges or not named):
                 stretch.careful = stretch.careful and unit.careful
-                stretch.suspect(found.suspects if found else (), noted=notes is not None)
-        self._settle(before, [])
+                stretch.suspect({offset for each in ranges for offset in each}, noted=notes is not None)
         if self._cancelled:
             return
         self._wait(f"a worker process died: {error.message}", self._trouble)

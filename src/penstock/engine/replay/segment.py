@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from penstock.core.event import Record
 from penstock.engine.pipelines.partitions import PartitionState
-from penstock.pipeline.in_flight_log import Progress
 
 _WINDOW = 5_000
 """Records that travel with one window."""
@@ -42,13 +41,12 @@ class ReplaySegment(PartitionState):
         """The first given record at or behind this offset."""
         return next((record for at, record in (self.records or {}).items() if at >= offset), None)
 
-    def learn(self, noted: Progress) -> None:
+    def finish(self, offset: int) -> None:
         if self.records is None:
-            super(ReplaySegment, self).learn(noted)
+            super(ReplaySegment, self).finish(offset)
             return
         # Given records may lie far apart: only where there is one, something can be open.
-        done = noted.done if noted.done is not None and not self.pending else 0
-        left = {offset for offset in self.open if offset >= done and offset not in noted.finished}
-        self.next_offset = max((*noted.finished, done - 1, self.next_offset - 1)) + 1
-        self.pending = tuple(sorted(offset for offset in left if offset < self.next_offset))
+        left = self.open - {offset}
+        self.next_offset = max(offset + 1, self.next_offset)
+        self.pending = tuple(sorted(each for each in left if each < self.next_offset))
         self.waiting = tuple(waiting for waiting in self.waiting if self.is_open(waiting.offset))

@@ -65,7 +65,9 @@ class RunLane(threading.Thread):
         self.wanted = self.warm_wanted = False
         self.busy_since = time.monotonic()
         local = self._spark.is_local
-        return WindowRequest(self.lane, seconds, [], detach=local, journal=self._spark.journal(self.lane), runs=runs)
+        return WindowRequest(
+            self.lane, seconds, [], detach=local, in_flight_log=self._spark.journal(self.lane), runs=runs
+        )
 
     def took(self, request: WindowRequest, outcome: WindowOutcome) -> str | None:
         """Note how the window went; the token of a process that this one has replaced."""

@@ -4,19 +4,19 @@ one transaction with the partition's cursor."""
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any, Final
 
 import msgspec
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.pipeline.chain import Chain, FailedItem, Item
 from penstock.pipeline.executors.executor import coordinates, partition_of
-from penstock.pipeline.executors.serial import InlineExecutor
-from penstock.pipeline.in_flight_log import Pages
+from penstock.pipeline.executors.inline import InlineExecutor
+from penstock.pipeline.in_flight_log import InFlightSlots
 from penstock.pipeline.messages import Assignment, FailedEvent, Partition
 from penstock.pipeline.unit_result import UnitResult
 from penstock.tables.action import Chunk, SqlAction
@@ -57,9 +57,10 @@ class TransactionalExecutor(InlineExecutor):
     """One chunk after the other."""
 
     action: SqlAction[Any]
+    has_cursor = True
 
-    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
-        super().__init__(chain, spec)
+    def __init__(self, chain: Chain, spec: PipelineSpec, clock: Clock = SYSTEM) -> None:
+        super().__init__(chain, spec, clock)
         self._size, self._seconds = self.action.batch_size, self.action.batch_seconds
         self._parts: dict[Partition, Part] = {}
         self._replays = False
@@ -68,13 +69,13 @@ class TransactionalExecutor(InlineExecutor):
 
     # -- where to begin --------------------------------------------------------------------
 
-    def stand(self, a: Assignment, *, replays: bool) -> int:
+    def start_offset(self, a: Assignment, *, replays: bool) -> int | None:
         """The offset to read from: the database's cursor wins over the group's offset, and says so."""
         self._replays = replays
         place = Place(self.spec.name, a.topic_id, a.partition, a.topic)
         if replays:
             self._parts[a.key] = Part(place, a.epoch, a.next_offset)
-            return a.next_offset
+            return None
         part = self._parts.get(a.key)
         if part is None or (part.epoch, part.place) != (a.epoch, place):
             cursor, left = self.action.open(place, a.next_offset)
@@ -91,46 +92,46 @@ class TransactionalExecutor(InlineExecutor):
         part.end, part.stopped = part.cursor, False
         return part.cursor
 
-    def begin(self, tally: UnitResult, deadline: Deadline, pages: Pages | None = None, *, exact: bool = True) -> None:
-        super().begin(tally, deadline, pages, exact=exact)
+    def begin(self, result: UnitResult, deadline: Deadline, slots: InFlightSlots | None = None) -> None:
+        super().begin(result, deadline, slots)
         # Failures of a process that died before it could tell them: settling them again changes nothing.
         for failed in self._left:
-            self.tally.failures.append(failed)
+            self.result.failures.append(failed)
             self._parts[failed.record.topic(), failed.record.partition()].reported = failed.record.offset() + 1
         self._left = []
 
     # -- collecting ------------------------------------------------------------------------
 
-    def _go(self, items: list[Item]) -> None:
+    def _go(self, items: list[Item], partition: Partition | None = None) -> None:  # noqa: ARG002 - parts are looked up
         at = 0
         while at < len(items):
             item = items[at]
-            if self.deadline.expired or self._given_up:
+            if self.deadline.expired or self.stopping:
                 break
             judged = self.judge(item, item.stage, item.error) if isinstance(item, FailedItem) else None
             if judged == "stop":
                 break
             at += 1
             if judged == "later":
-                self._parking.park(item, self.tries[coordinates(item)].due)
-                items, at = self._sorted_out(items[at:]), 0
+                self._queue.add(item, self.retries[coordinates(item)].due)
+                items, at = self._ready(items[at:]), 0
                 continue
             part = self._parts[partition_of(item)]
             if isinstance(judged, FailedEvent) and self._throws:
                 # What went before is written; this one stays in front of the cursor.
                 part.end = max(part.end, item.record.offset())
                 if self._flush(part):
-                    self.tally.take(judged)
+                    self.result.add_failure(judged)
                 at -= 1
                 break
             if not part.collected:
-                part.began = time.monotonic()
+                part.began = self.clock.monotonic()
             part.collected.append((item, judged if isinstance(judged, FailedEvent) else None))
             if len(part.collected) >= self._size and not self._flush(part):
                 break
         self._rest += items[at:]
 
-    def reach(self, ends: dict[Partition, int]) -> None:
+    def mark_consumed(self, ends: dict[Partition, int]) -> None:
         waiting = self.waiting
         open_ = {partition_of(item) for item in self._rest}
         for partition, end in ends.items():
@@ -139,7 +140,7 @@ class TransactionalExecutor(InlineExecutor):
 
     def wake(self) -> None:
         super().wake()
-        now = time.monotonic()
+        now = self.clock.monotonic()
         for part in self._parts.values():
             if part.collected and now >= part.began + self._seconds:
                 self._flush(part)
@@ -152,15 +153,15 @@ class TransactionalExecutor(InlineExecutor):
         return min(due, default=None)
 
     @property
-    def all_done(self) -> bool:
-        return super().all_done and not any(part.collected for part in self._parts.values())
+    def unfinished(self) -> bool:
+        return super().unfinished or any(part.collected for part in self._parts.values())
 
-    def calm_down(self) -> None:
+    def wait_idle(self) -> None:
         for part in self._parts.values():
             self._flush(part)
 
     def finish(self) -> list[Item]:
-        self.calm_down()
+        self.wait_idle()
         for part in self._parts.values():
             self._rest += [item for item, _ in part.collected]
             part.collected = []
@@ -178,7 +179,7 @@ class TransactionalExecutor(InlineExecutor):
 
     def _flush(self, part: Part) -> bool:
         """Write what is collected; False when the database is away: then it is collected still."""
-        if part.stopped or (self.tally.halt is not None and self.tally.halt.kind == "outage"):
+        if part.stopped or (self.result.halt is not None and self.result.halt.kind == "outage"):
             return False
         if not part.collected and part.end <= part.cursor:
             return True
@@ -190,7 +191,7 @@ class TransactionalExecutor(InlineExecutor):
                 del self._parts[part.place.topic, part.place.partition]
                 self._rest += [item for item, _ in part.collected]
                 part.collected = []
-            self.tally.outage(error)
+            self.result.outage(error)
             return False
         return not part.stopped
 
@@ -200,7 +201,7 @@ class TransactionalExecutor(InlineExecutor):
         refused: dict[int, FailedEvent] = {}
 
         def encode(event: Event, error: Exception) -> bytes:
-            refused[event.record.offset()] = self.tally.made(event, "write", error)
+            refused[event.record.offset()] = self.result.build_failure(event, "write", error)
             return _ENCODE(refused[event.record.offset()])
 
         end = max([part.end, *(item.record.offset() + 1 for item, _ in part.collected[-1:])])
@@ -214,33 +215,35 @@ class TransactionalExecutor(InlineExecutor):
             throws=self._throws,
             settled=part.settled,
         )
-        self._note_begin(part, end)
-        began = time.perf_counter()
-        written = self.action.put(chunk)
-        self.chain.times.add("write", time.perf_counter() - began, len(events))
+        began = self.clock.monotonic()
+        self.slots.begin_ranges({(part.place.topic, part.place.partition): (part.cursor, end)})
+        try:
+            written = self.action.put(chunk)
+        finally:
+            self.slots.end_ranges()
+        self.chain.times.add("write", self.clock.monotonic() - began, len(events))
         part.settled = None
         part.cursor = written.end
-        self._note_end(part)
         done = [each for each in part.collected if each[0].record.offset() < written.end]
         self._count(part, done, refused)
         if events:
-            self.tally.sample(events[-1])
+            self.result.sample(events[-1])
         left = [each for each in part.collected if each[0].record.offset() >= written.end]
         part.collected = []
         if left:
             self._rest += [item for item, _ in left]
             part.end, part.stopped = written.end, True
         if written.waits is not None:
-            self.tally.outage(written.waits)
+            self.result.outage(written.waits)
         elif left:
             # With THROW the chunk ended at an event that the database refuses.
             event, error = written.refused[0]
-            self.tally.take(self.tally.made(event, "write", error))
+            self.result.add_failure(self.result.build_failure(event, "write", error))
 
     def _put_again(self, part: Part) -> None:
         events = [item for item, failed in part.collected if failed is None]
         refused = self.action.put_again(part.place, events)  # type: ignore[arg-type]  # as above
-        made = {event.record.offset(): self.tally.made(event, "write", error) for event, error in refused}
+        made = {event.record.offset(): self.result.build_failure(event, "write", error) for event, error in refused}
         self._count(part, part.collected, made)
         part.collected = []
         part.cursor = part.end
@@ -250,17 +253,7 @@ class TransactionalExecutor(InlineExecutor):
         for item, failed in done:
             failure = failed or refused.get(item.record.offset())
             if failure is None:
-                with self.tally.lock:
-                    self.tally.acted += 1
+                self.result.add_acted(partition_of(item))
             else:
                 part.reported = item.record.offset() + 1
-                self.tally.take(failure)
-
-    def _note_begin(self, part: Part, end: int) -> None:
-        if self.pages is not None:
-            key = (part.place.topic, part.place.partition)
-            self.pages.working({key: part.cursor}, {key: end})
-
-    def _note_end(self, part: Part) -> None:
-        if self.pages is not None:
-            self.pages.done({(part.place.topic, part.place.partition): part.cursor})
+                self.result.add_failure(failure)

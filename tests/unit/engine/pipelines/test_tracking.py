@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from penstock.core.commit_metadata import decode
 from penstock.engine.pipelines.partitions import PartitionState
-from penstock.pipeline.in_flight_log import Progress
 from penstock.pipeline.messages import PartitionOutcome
 
 TOTAL = 120
@@ -38,13 +37,12 @@ class World:
         self.own.advance(PartitionOutcome("t", 0, 1, next_offset, pending))
 
     def death(self, ahead: int, chosen: set[int]) -> None:
-        """A worker dies: it had finished some, its journal has most of that."""
+        """A worker dies: it had finished some, and nothing of that counts (L1)."""
         next_offset = min(TOTAL, self.own.next_offset + ahead)
         open_ = {*self.own.pending, *range(self.own.next_offset, next_offset)}
-        done = open_ & chosen
-        self.finished |= done
-        noted = {offset for offset in done if offset % 7}
-        self.own.learn(Progress(done=None, finished=noted))
+        self.finished |= open_ & chosen
+        self.own.suspect(open_ - chosen, noted=True)
+        self.own.killer = None
 
     def restart(self) -> None:
         """All that is left is the commit."""
@@ -84,7 +82,6 @@ def test_the_event_that_kills_alone_is_the_killer() -> None:
     own.suspect({12, 14}, noted=True)
     assert own.careful
     assert own.killer is None
-    own.learn(Progress(done=13))
     own.suspect({14}, noted=True)
     assert own.killer == 14
 
@@ -101,10 +98,3 @@ def test_where_no_journal_names_it_the_killer_is_found_by_halving() -> None:
             own.advance(PartitionOutcome("t", 0, 1, batch.stop, ()))
     assert own.killer == killer
     assert deaths <= 12
-
-
-def test_a_failure_that_only_the_dead_worker_knew_is_open_again() -> None:
-    own = PartitionState("t", 0, 1, "id", 10)
-    own.learn(Progress(done=20, open={12, 15, 20}, suspects={20}))
-    assert (own.next_offset, own.pending) == (20, (12, 15))
-    assert own.position == 12

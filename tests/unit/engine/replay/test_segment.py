@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from penstock.core.event import Record
 from penstock.engine.replay.segment import ReplaySegment
-from penstock.pipeline.in_flight_log import Progress
 from penstock.pipeline.messages import PartitionOutcome
 
 
@@ -43,8 +42,8 @@ def test_a_letter_is_found_behind_a_gap() -> None:
     assert letters(3, 9).record_from(10) is None
 
 
-@given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(0, 60)), st.integers(0, 60))
-def test_what_a_journal_calls_done_is_no_longer_open(places: set[int], finished: set[int], done: int) -> None:
+@given(st.sets(st.integers(0, 60), min_size=1), st.integers(0, 60))
+def test_one_letter_is_finished_and_no_other(places: set[int], offset: int) -> None:
     stretch = letters(*sorted(places))
-    stretch.learn(Progress(done=done, finished=finished))
-    assert stretch.open == {offset for offset in places if offset >= done and offset not in finished}
+    stretch.finish(offset)
+    assert stretch.open == places - {offset}
