@@ -180,6 +180,7 @@ class UnitRun(threading.Thread):
         executor.end_deferrals(set(pipeline.accounts))
         try:
             self._resume_leftovers(pipeline, leftovers)
+            executor.wake()
             self._read_and_act(pipeline, result, max(1, request.max_records - len(leftovers)))
         finally:
             unfinished = executor.finish()

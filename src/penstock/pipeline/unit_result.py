@@ -118,7 +118,9 @@ class UnitResult:
             self.failures.append(failed)
             self._bytes += len(record.value() or b"")
             if self._throw:
-                self.halt = self.halt or Halt("throw", failed.failure.error_code, failed.failure.error)
+                if self.halt is None or self.halt.kind == "outage":
+                    # An outage passes by itself; an event at which the pipeline stops does not.
+                    self.halt = Halt("throw", failed.failure.error_code, failed.failure.error)
             else:
                 self.failed_by[partition] = self.failed_by.get(partition, 0) + 1
             counts = self._breaker is not None and record.offset() >= self._again_below.get(partition, 0)

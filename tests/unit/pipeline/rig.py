@@ -106,7 +106,7 @@ class LogReader:
 
 class WorldDecoder(Decoder):
     @classmethod
-    def create(cls, source: Any, ctx: PipelineContext) -> Self:  # noqa: ARG003 - the contract's signature
+    def create(cls, source: Any, ctx: PipelineContext) -> Self:
         return cls()
 
     def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception | None]:
@@ -115,7 +115,7 @@ class WorldDecoder(Decoder):
 
 class WorldFilter(Filter):
     @classmethod
-    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:  # noqa: ARG003 - as above
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:
         return cls()
 
     def matches(self, event: Event) -> bool:
@@ -124,7 +124,7 @@ class WorldFilter(Filter):
 
 class WorldTransform(Transform):
     @classmethod
-    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:  # noqa: ARG003 - as above
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:
         return cls()
 
     def transform(self, event: Event) -> Event | None:
@@ -139,7 +139,7 @@ class WorldAction(Action):
         WORLD.actions.append(self)
 
     @classmethod
-    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:  # noqa: ARG003 - as above
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:
         return cls(ctx)
 
     def act(self, event: Any) -> Any:
@@ -161,7 +161,7 @@ class WorldBatchAction(BatchAction):
         WORLD.actions.append(self)
 
     @classmethod
-    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:  # noqa: ARG003 - as above
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:
         return cls(ctx)
 
     def act_batch(self, events: Sequence[Event]) -> Sequence[Any]:

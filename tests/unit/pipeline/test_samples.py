@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.core.clock import Clock
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import Clock
 from penstock.core.event import Event, Record
 from penstock.engine.pipelines.blueprint import blueprint_of
 from penstock.pipeline.chain import FailedItem, Item

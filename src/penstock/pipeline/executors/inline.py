@@ -48,8 +48,10 @@ class InlineExecutor(ActionExecutor):
         for item in items:
             if self._queue.add_behind(item):
                 continue
-            if self.is_early(item):
-                self._queue.add(item, self.retries[coordinates(item)].due)
+            state = self.retries.get(coordinates(item)) if self.retries else None
+            if state is not None:
+                # Also where it is due: its failed step has to be repeated, which `wake` does.
+                self._queue.add(item, state.due)
             else:
                 ready.append(item)
         return ready
