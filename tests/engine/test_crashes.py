@@ -142,8 +142,9 @@ def test_one_deadly_event_is_one_dead_letter(  # noqa: PLR0917 - fixtures and pa
     assert stored is not None
     assert (stored.letter.value, stored.letter.key) == numbered(34)[33][:2]
     assert set(acted(log)) == set(range(60)) - {33}
-    # Events in flight beside the deadly one may be acted on again, no others.
-    assert len(acted(log)) <= 59 + options.get("concurrency", 1) - 1
+    # L1: each of the two deaths repeats at most what its window had done; an event that only hangs repeats nothing.
+    deaths = 2 if how in ("exit", "segfault", "lock") else 0
+    assert len(acted(log)) <= 59 + deaths * (33 + options.get("concurrency", 1) - 1)
 
 
 @pytest.mark.parametrize("kind", ["batch", "hanging batch", "transform"])

@@ -133,7 +133,7 @@ class UnitResult:
     # -- the unit's end --------------------------------------------------------------------
 
     def outage(self, error: Unavailable) -> None:
-        """The action's target is away: the unit ends, no event is to blame."""
+        """The action's target does not answer: the unit ends, no event is to blame."""
         with self.lock:
             text = error_text(error, self._scrub)
             self.halt = self.halt or Halt("outage", str(error.code), text, asked_wait(error))
@@ -150,7 +150,7 @@ class UnitResult:
             self._breaker.end(self.acted + len(self.failures))
 
     def sample(self, *items: Item) -> None:
-        """Note the times from these records' timestamps to now. They stand for all that was acted on since the last
+        """Note the times from these records' timestamps to now. Each counts for all that was acted on since the last
         sample, so that the figures count every event although few clocks are read."""
         now = self._clock.time() * 1000
         # L3: a record of the user's own making may raise here, and a figure less is all that it costs.

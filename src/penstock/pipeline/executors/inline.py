@@ -8,6 +8,7 @@ from abc import abstractmethod
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
+from penstock.pipeline.accounting import Runs
 from penstock.pipeline.chain import Chain, Item
 from penstock.pipeline.executors.executor import ActionExecutor, coordinates, partition_of
 from penstock.pipeline.in_flight_log import InFlightSlots
@@ -39,8 +40,11 @@ class InlineExecutor(ActionExecutor):
         super().begin(result, deadline, slots)
         self._abandoned = False
 
-    def feed(self, items: list[Item], partition: Partition | None = None) -> None:
-        self._go(self._ready(items) if self._queue or self.retries else items, partition)
+    def feed(self, items: list[Item], runs: Runs | None = None) -> None:
+        if self._queue or self.retries:
+            self._go(self._ready(items))
+        else:
+            self._go(items, runs)
 
     def _ready(self, items: list[Item]) -> list[Item]:
         """Those that have nothing to wait for; the others are queued."""
@@ -57,7 +61,7 @@ class InlineExecutor(ActionExecutor):
         return ready
 
     @abstractmethod
-    def _go(self, items: list[Item], partition: Partition | None = None) -> None:
+    def _go(self, items: list[Item], runs: Runs | None = None) -> None:
         """Work on these items, which have nothing to wait for; what may not begin goes to `_rest`."""
 
     def wake(self) -> None:
