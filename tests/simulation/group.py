@@ -241,7 +241,6 @@ class SimConsumer:
             world.hook("after commit", self.process)
             return
         world.situations.reach("commit with unknown result")
-        world.judge.unknown_commit(self._group.name)
         if answer == "lost answer":
             self._group.commit(member, commits)
             world.note(f"{self.process}: the answer to a commit of {self._group.name} is lost")

@@ -119,7 +119,8 @@ class Judge:
             if course.unit is not None:
                 course.former.add(course.unit)
             course.unit = who
-        opened = {strand: set(order.open) for strand, order in course.orders.items()}
+        together = {record.record.offset() for record in records}
+        opened = {strand: order.open - together for strand, order in course.orders.items()}
         for record in records:
             self._begin_one(course, model, part, record, opened, where)
 

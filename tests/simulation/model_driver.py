@@ -191,7 +191,7 @@ class Runner:
 
     def find(self, place, topic_id, bounds, committed, mirrored, counts):  # type: ignore[no-untyped-def]
         offset, metadata = committed
-        if offset is None and place in mirrored:
+        if offset is None and place in mirrored and mirrored[place][0] == topic_id:
             offset, metadata = mirrored[place][1].offset, mirrored[place][1].metadata
         if offset is None:
             at, present = self.s.store.first_start(self.model.name, topic_id, counts[place[0]])
@@ -438,9 +438,11 @@ class Runner:
                 self.hold_until = self.now + 0.5
                 return
         own.killer, own.suspected = None, set()
+        if self.model.kind in WITH_CURSOR:
+            # The next unit finds the cursor ahead, and reports what an outcome that was lost had said.
+            return
         if offset >= own.next:
-            between = [o for o in range(own.next, offset) if self.model.kind not in WITH_CURSOR]
-            own.pending, own.next = tuple(sorted({*own.pending, *between})), offset + 1
+            own.pending, own.next = tuple(sorted({*own.pending, *range(own.next, offset)})), offset + 1
         else:
             own.pending = tuple(o for o in own.pending if o != offset)
         own.retries.pop(offset, None)
@@ -558,7 +560,7 @@ class ModelDriver:
         detached: set[int] = set()
         while True:
             with self.work:
-                units = self.plan(lane)
+                units = self.plan(lane) if lane == SHARED or not detached else []
                 if not units and not detached:
                     self.work.wait(0.5)
                     continue

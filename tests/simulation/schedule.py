@@ -78,6 +78,8 @@ class Schedule:
         return "\n".join(lines)
 
 
+_COSTLY: tuple[Nature, ...] = ("killer", "stuck", "hanging")
+"""Each takes seconds of simulated time to be found; a schedule has few of them."""
 _ODD: tuple[Nature, ...] = ("poison", "undecodable", "flaky", "killer", "stuck", "hanging", "slow")
 
 
@@ -122,10 +124,14 @@ def _events(
     rng: random.Random, names: list[str], horizon: float, odd: list[Nature], share: float
 ) -> tuple[PlannedEvent, ...]:
     events = []
+    costly = 0
     for _ in range(rng.choice((5, 15, 30, 60))):
         nature: Nature = "filtered" if rng.random() < 0.1 else "plain"
         if odd and rng.random() < share:
             nature = rng.choice(odd)
+            if nature in _COSTLY:
+                costly += 1
+                nature = nature if costly <= 3 else "poison"
         at = 0.0 if rng.random() < 0.3 else rng.random() * horizon
         key = rng.choice((b"a", b"b", b"c"))
         events.append(PlannedEvent(at, rng.choice(names), rng.random(), key, nature, rng.choice((1, 1, 2, 9))))

@@ -335,17 +335,13 @@ class SerialPart(Part):
         if self.pending:
             offset = self.pending[0]
             if not self.missing(offset):
-                verdict = self.act(self.log.records[offset])
-                if verdict != "later":
-                    self.pending.remove(offset)
-                    self.count(verdict)
+                self._take_pending(self.log.records[offset])
             return
         record = self.peek()
         if record is None:
             return
         if record.nature == "filtered":
-            self.account.filtered += 1
-            self.unit.counts.filtered += 1
+            self.filter()
         elif self.world.faults.skips_event():
             self.world.situations.reach("wrong sum refused")
         else:
@@ -356,6 +352,20 @@ class SerialPart(Part):
             self.count(verdict)
         self.account.read += 1
         self.next = record.record.offset() + 1
+
+    def _take_pending(self, record: LogRecord) -> None:
+        if record.nature == "filtered":
+            self.filter()
+        else:
+            verdict = self.act(record)
+            if verdict == "later":
+                return
+            self.count(verdict)
+        self.pending.remove(record.record.offset())
+
+    def filter(self) -> None:
+        self.account.filtered += 1
+        self.unit.counts.filtered += 1
 
     def act(self, record: LogRecord) -> Verdict:
         self.begin(record)
@@ -368,6 +378,9 @@ class BatchPart(SerialPart):
     """`act_batch`: a verdict for each event of a batch; the batch is in flight as a whole."""
 
     def step(self) -> None:
+        if self.pending:
+            super().step()
+            return
         batch: list[LogRecord] = []
         at = self.next
         room = 1 if self.unit.request.careful else CHUNK
@@ -387,6 +400,12 @@ class BatchPart(SerialPart):
             else:
                 self.account.filtered += 1
         self.next = max(self.next, at)
+
+    def act(self, record: LogRecord) -> Verdict:
+        self.begin(record)
+        verdict = self._judge(record)
+        self.worker.idle(self.unit)
+        return verdict
 
     def _judge(self, record: LogRecord) -> Verdict:
         verdict = self.finish_act(record)
@@ -408,7 +427,9 @@ class KeyedPart(Part):
             else:
                 self.pending.append(record.record.offset())
         for offset in list(self.pending):
-            self.missing(offset)
+            if not self.missing(offset) and self.log.records[offset].nature == "filtered":
+                self.account.filtered += 1
+                self.pending.remove(offset)
         return bool(self._eligible())
 
     def _eligible(self) -> list[LogRecord]:
