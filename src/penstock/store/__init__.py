@@ -4,7 +4,14 @@ that triggers bring: projects, workflows, work orders; and who may see and chang
 from penstock.store.audit import AuditFilter, AuditRow
 from penstock.store.dead_letters import DeadLetters
 from penstock.store.desired import Desired, DesiredRow, DesiredStates
-from penstock.store.errors import StoreAddressError, StoreError, StoreMissing, StoreTooNew, StoreUnavailable
+from penstock.store.errors import (
+    StoreAddressError,
+    StoreError,
+    StoreMissing,
+    StoreRowUnreadable,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from penstock.store.instances import InstanceRow, Instances
 from penstock.store.letters.facets import ErrorGroup, Facets
 from penstock.store.letters.jobs import LetterJobKind, LetterJobReport, LetterJobRow, LetterJobState
@@ -23,7 +30,7 @@ from penstock.store.letters.model import (
 )
 from penstock.store.logins import SessionRow, TokenRow
 from penstock.store.managed import ManagedRow, ManagedVersion
-from penstock.store.offsets import MirrorRow, Offsets
+from penstock.store.offsets import FirstStart, MirrorRow, Offsets
 from penstock.store.partitions import OwnedPartition, PartitionRow, Partitions
 from penstock.store.people import Changed, PersonRow, Taken
 from penstock.store.pipelines import HistoryRow, Pipelines, SpecRow, StateRow
@@ -45,6 +52,7 @@ __all__ = [
     "DesiredStates",
     "ErrorGroup",
     "Facets",
+    "FirstStart",
     "HistoryRow",
     "InstanceRow",
     "Instances",
@@ -71,6 +79,7 @@ __all__ = [
     "StoreAddressError",
     "StoreError",
     "StoreMissing",
+    "StoreRowUnreadable",
     "StoreTooNew",
     "StoreUnavailable",
     "StoredDeadLetter",

@@ -34,6 +34,20 @@ class StoreTooNew(StoreError):
     code = "store-too-new"
 
 
+class StoreRowUnreadable(StoreError):
+    """A row holds a value that this Penstock does not know; a newer version, or a person, has written it."""
+
+    code = "store-row"
+
+    def __init__(self, table: str, key: object, column: str, value: object, *, allowed: object = None) -> None:
+        super().__init__(
+            f"{table}, row {key}: column {column} holds {value!r}, which this version of Penstock does not know",
+            received=value,
+            allowed=allowed,
+            hint="run the version that has written it, or correct the row",
+        )
+
+
 class StoreAddressError(ConfigError):
     """The address is not one of a store."""
 

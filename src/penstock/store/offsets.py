@@ -1,14 +1,18 @@
-"""A mirror of what consumer groups committed last, for the day a broker forgets it."""
+"""Offsets of consumer groups: a mirror of the last commits, in case the broker drops them, and the first start of each
+group."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
+import orjson
 import sqlalchemy as sa
 
 from penstock.store.database import Database
-from penstock.store.tables import mirrored_offsets
+from penstock.store.errors import StoreRowUnreadable
+from penstock.store.tables import first_starts, mirrored_offsets
 from penstock.store.upsert import insert, upsert
 
 
@@ -24,8 +28,17 @@ class MirrorRow:
     metadata: str = ""
 
 
+class FirstStart(NamedTuple):
+    """What a group's first start found of one topic."""
+
+    partitions: int
+    """Number of partitions then; those with a higher number were added later."""
+    at_ms: int
+    """Epoch milliseconds of the first start."""
+
+
 class Offsets:
-    """The repository of mirrored offsets."""
+    """The repository of mirrored offsets and first starts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -51,6 +64,30 @@ class Offsets:
         with self._database.read() as connection:
             found = connection.execute(query).mappings().all()
         return {(row["topic"], row["partition"]): _row(row) for row in found}
+
+    def first_start(self, group: str, topics: Mapping[str, int], at_ms: int) -> dict[str, FirstStart]:
+        """The group's first start by topic id; `topics` is the number of partitions by topic id at this moment.
+
+        The first call for a group records `topics` and `at_ms`; every later or concurrent call, of any instance, gets
+        what that call has recorded. Topics that are not in the answer have appeared since.
+        """
+        values = {"consumer_group": group, "started_at": at_ms, "topics": dict(topics)}
+        found = self._first_start(group)
+        if found is None:
+            with self._database.write() as connection:
+                # A concurrent insert of the same key is waited for; one row per group makes it all or nothing.
+                connection.execute(insert(self._database, first_starts).values(values).on_conflict_do_nothing())
+                found = connection.execute(_one_start(group)).one()
+        return _starts(group, *found)
+
+    def forget_start(self, group: str) -> None:
+        """Make the group's next start its first; only for what deletes the group's commits, too."""
+        with self._database.write() as connection:
+            connection.execute(sa.delete(first_starts).where(first_starts.c.consumer_group == group))
+
+    def _first_start(self, group: str) -> sa.Row[int, str] | None:
+        with self._database.read() as connection:
+            return connection.execute(_one_start(group)).one_or_none()
 
     def _forward(self) -> sa.Insert:
         statement = insert(self._database, mirrored_offsets)
@@ -78,3 +115,19 @@ def _row(found: sa.RowMapping) -> MirrorRow:
         offset=found["offset"],
         metadata=found["metadata"],
     )
+
+
+def _one_start(group: str) -> sa.Select[int, str]:
+    # As text: what a newer version has written must be named by the error, whatever it is.
+    c = first_starts.c
+    return sa.select(c.started_at, sa.type_coerce(c.topics, sa.Text())).where(c.consumer_group == group)
+
+
+def _starts(group: str, started_at: int, text: str) -> dict[str, FirstStart]:
+    try:
+        topics = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        topics = None
+    if not isinstance(topics, dict) or not all(type(n) is int and n >= 0 for n in topics.values()):
+        raise StoreRowUnreadable(first_starts.name, group, "topics", text, allowed="numbers of partitions by topic id")
+    return {topic_id: FirstStart(partitions, started_at) for topic_id, partitions in topics.items()}

@@ -261,6 +261,16 @@ mirrored_offsets: Final = sa.Table(
     _number("mirrored_at"),
 )
 
+first_starts: Final = sa.Table(
+    "penstock_first_starts",
+    metadata,
+    # One row per group, so that one insert decides between instances that start together.
+    _text("consumer_group", primary_key=True),
+    _number("started_at"),
+    # Number of partitions by topic id.
+    sa.Column("topics", JsonText(), nullable=False),
+)
+
 partition_owners: Final = sa.Table(
     "penstock_partition_owners",
     metadata,

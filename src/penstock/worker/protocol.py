@@ -49,7 +49,7 @@ class RunsOutcome:
     more: bool
     """There were more runs than it could take."""
     away: str | None = None
-    """Why the store could not be reached."""
+    """Why runs wait: the store cannot be reached, or runs could not be prepared and were given back."""
 
 
 @dataclass(slots=True)

@@ -1,53 +1,63 @@
-"""Runs that this process holds, the threads that execute them, and what is to be reported of them."""
+"""The runs that this process executes, their threads, and the buffer of what is to be reported about them."""
 
 from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from penstock.config.secret_values import NoSecretKey
+from penstock.core.cipher import WrongSecretKey
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import PenstockError, Transient
 from penstock.core.ids import new_id
+from penstock.core.threads import THREADS, Threads
 from penstock.store.work.claims import Claim
 from penstock.store.work.results import LogLine, Report, RunEnd, StepResult, StepRow
 from penstock.workflows.logs import RUNTIME
 from penstock.workflows.task import Execution, Recorder
 
-Make = Callable[[Claim, Recorder], Execution]
+Prepare = Callable[[Claim, Recorder], Execution]
+"""Reads the run's version of its workflow; nothing is executed yet."""
+
+_NOT_THE_RUN = (Transient, NoSecretKey, WrongSecretKey)
+"""Errors of the preparation that are none of the run: the store is away, or the key of the secrets was changed."""
 
 
 @dataclass(eq=False)
 class ActiveRun:
-    """A run from its claim until its end is written."""
+    """A run from its claim until its end is written, or until it is given back."""
 
     claim: Claim
-    claimed_at: float = field(default_factory=time.monotonic)
     execution: Execution | None = None
     """None: it waits for a thread, or is being prepared."""
     ended: bool = False
-    """Its end is reported, or someone else has ended it."""
+    """Its end is in the buffer or in the store, by this process or by another."""
     given_up: bool = False
-    """Its thread goes on, and nobody waits for it."""
+    """Its thread goes on although the run has ended."""
+    unprepared: PenstockError | None = None
+    """Why it could not be begun; it is to be given back to the store."""
 
 
 class ReportBuffer:
-    """Collects what threads report, until it is written."""
+    """Collects what threads report until it is written. L7: bounded by the runs in flight and the limits of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._report = Report()
         self._size = 0
 
     def take(self) -> Report:
+        """Everything that was added since the last call."""
         with self._lock:
             report, self._report = self._report, Report()
             self._size = 0
             return report
 
     def put_back(self, earlier: Report) -> None:
-        """It could not be written; what has been added since comes after it."""
+        """Return a report that could not be written; what was added since comes after it."""
         with self._lock:
             later, self._report = self._report, earlier
             ended = {end.id for end in later.ends}
@@ -64,7 +74,7 @@ class ReportBuffer:
 
     def start(self, run: str) -> None:
         with self._lock:
-            self._report.starts[run] = time.time_ns() // 1_000
+            self._report.starts[run] = micros(self._clock)
             self._size += 1
 
     def step(self, row: StepRow) -> None:
@@ -90,57 +100,84 @@ class ReportBuffer:
 
 
 class RunThreadPool:
-    """Threads, as many as there is work for."""
+    """Starts a thread for each run up to `most`; further runs wait for a free one."""
 
-    def __init__(self, most: int, make: Make, notes: ReportBuffer, ended: Callable[[ActiveRun], None]) -> None:
-        self._most, self._make, self._notes, self._ended = most, make, notes, ended
+    def __init__(
+        self,
+        most: int,
+        prepare: Prepare,
+        reports: ReportBuffer,
+        finished: Callable[[ActiveRun], None],
+        *,
+        clock: Clock = SYSTEM,
+        threads: Threads = THREADS,
+    ) -> None:
+        """`finished` is called in the run's thread when that has nothing more to do for it."""
+        self._most, self._prepare, self._reports, self._finished = most, prepare, reports, finished
+        self._clock, self._starter = clock, threads
         self._queue: queue.SimpleQueue[ActiveRun] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._flights = 0
-        """Begun and not ended. Idle threads are not counted: one that has just taken a flight would count as idle."""
+        self._active = 0
+        """Begun and not finished. Idle threads are not counted: one that has just taken a run would count as idle."""
         self._threads = 0
 
-    def begin(self, flight: ActiveRun) -> None:
+    def begin(self, run: ActiveRun) -> None:
         with self._lock:
-            self._flights += 1
-            if self._threads < min(self._flights, self._most):
+            self._active += 1
+            if self._threads < min(self._active, self._most):
                 self._threads += 1
-                threading.Thread(target=self._work, name=f"run-{self._threads}", daemon=True).start()
-        self._queue.put(flight)
+                self._starter.start(
+                    f"run-{self._threads}", self._work, owner="RunThreadPool", ends="with the lane's process"
+                )
+        self._queue.put(run)
 
     def _work(self) -> None:
         while True:
-            flight = self._queue.get()
-            if not flight.ended:
-                self._execute(flight)
+            run = self._queue.get()
+            if not run.ended:
+                self._execute(run)
             with self._lock:
-                self._flights -= 1
-            self._ended(flight)
+                self._active -= 1
+            self._finished(run)
 
-    def _execute(self, flight: ActiveRun) -> None:
-        run = flight.claim.id
-        self._notes.start(run)
+    def _execute(self, run: ActiveRun) -> None:
         try:
-            flight.execution = self._make(flight.claim, self._notes)
-            end = flight.execution.run()
-        except Exception as error:  # noqa: BLE001 - a run whose version cannot be read ends of it, not the thread
-            end = self._unmade(run, error)
-        if end is not None and not flight.ended:
-            self._notes.end(end)
-            flight.ended = True
+            run.execution = self._prepare(run.claim, self._reports)
+        except Exception as error:  # noqa: BLE001 - a version that cannot be used ends its run, not the thread
+            if isinstance(error, PenstockError) and isinstance(error, _NOT_THE_RUN):
+                # L6: nothing of the run was executed, and the next attempt to prepare it may succeed.
+                run.unprepared = error
+            else:
+                self._end(run, self._unusable(run.claim.id, error))
+            return
+        self._reports.start(run.claim.id)
+        try:
+            end = run.execution.run()
+        except Exception as error:  # noqa: BLE001 - as above
+            end = self._unusable(run.claim.id, error)
+        self._end(run, end)
 
-    def _unmade(self, run: str, error: Exception) -> RunEnd:
-        at = time.time_ns() // 1_000
+    def _end(self, run: ActiveRun, end: RunEnd | None) -> None:
+        if end is not None and not run.ended:
+            self._reports.end(end)
+            run.ended = True
+
+    def _unusable(self, run: str, error: Exception) -> RunEnd:
+        at = micros(self._clock)
         text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
-        self._notes.line(
+        self._reports.line(
             LogLine(id=new_id(), run_id=run, step_id=None, source=RUNTIME, level="error", message=text, timestamp=at)
         )
-        state = "exception" if isinstance(error, Transient) or not isinstance(error, PenstockError) else "crashed"
         return RunEnd(
             id=run,
-            state=state,
+            state="crashed" if isinstance(error, PenstockError) and not isinstance(error, Transient) else "exception",
             error_type=type(error).__name__,
             final_dataclip_id=None,
             started_at=at,
             finished_at=at,
         )
+
+
+def micros(clock: Clock) -> int:
+    """Epoch microseconds, the unit of runs in the store."""
+    return int(clock.time() * 1_000_000)

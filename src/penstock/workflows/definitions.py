@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import sqlalchemy as sa
 
 from penstock.config.secret_values import REFERENCE, Resolved, resolve
 from penstock.core.cipher import Cipher
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import ConfigError
 from penstock.core.secrets import Scrubber
 from penstock.store.database import Database
@@ -46,11 +46,11 @@ class _Version:
 class Definitions:
     """Threads may share it."""
 
-    def __init__(self, database: Database, make_action: MakeAction, isolated: str) -> None:
+    def __init__(self, database: Database, make_action: MakeAction, isolated: str, clock: Clock = SYSTEM) -> None:
         """`isolated`: main module of the process of a run that has one of its own."""
         self.key: str | None = None
         """Of the store's secrets; it may be made while this lives."""
-        self._database = database
+        self._database, self._clock = database, clock
         self._make_action, self._isolated = make_action, isolated
         self._versions: OrderedDict[str, _Version] = OrderedDict()
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class Definitions:
     def _version(self, claim: Claim) -> _Version:
         with self._lock:
             version = self._versions.get(claim.snapshot_id)
-            if version is None or time.monotonic() > version.stale_at:
+            if version is None or self._clock.monotonic() > version.stale_at:
                 version = self._versions[claim.snapshot_id] = self._read(claim)
                 while len(self._versions) > _KEPT:
                     self._versions.popitem(last=False)
@@ -108,7 +108,7 @@ class Definitions:
             Scrubber(resolved.secrets),
             Graph(resolved.value, self._make_action),
             named,
-            time.monotonic() + _FRESH if refers else float("inf"),
+            self._clock.monotonic() + _FRESH if refers else float("inf"),
         )
 
     def _resolved(self, definition: dict[str, Any], *, refers: bool) -> Resolved:

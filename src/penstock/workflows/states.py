@@ -39,11 +39,11 @@ __all__ = [
 
 MOVES: Final[dict[RunState, tuple[RunState, ...]]] = {
     "available": ("claimed", "cancelled"),
-    "claimed": ("started", *FINAL),
+    "claimed": ("started", "available", *FINAL),
     "started": FINAL,
     **dict.fromkeys(FINAL, ()),
 }
-"""Where a run may go from each state."""
+"""Where a run may go from each state; a claimed one becomes available again where nothing of it was executed."""
 
 ENDS: Final[dict[str, FinalState]] = {
     "ok": "success",

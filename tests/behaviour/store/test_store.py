@@ -23,7 +23,7 @@ from tests.behaviour.store.instances import InstancesBehaviour, PartitionsBehavi
 from tests.behaviour.store.keeping import KeepingBehaviour, LocalPayloadsBehaviour
 from tests.behaviour.store.letter_jobs import LetterJobsBehaviour
 from tests.behaviour.store.letters import letter
-from tests.behaviour.store.offsets import OffsetsBehaviour
+from tests.behaviour.store.offsets import FirstStartsBehaviour, OffsetsBehaviour
 from tests.behaviour.store.opening import OpeningBehaviour
 from tests.behaviour.store.pipelines import PipelinesBehaviour
 from tests.behaviour.store.sharing import SharingBehaviour
@@ -42,6 +42,7 @@ class StoreBehaviour(
     PipelinesBehaviour,
     DesiredBehaviour,
     OffsetsBehaviour,
+    FirstStartsBehaviour,
     PartitionsBehaviour,
     InstancesBehaviour,
     SharingBehaviour,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+import time_machine
 
+from penstock.core.clock import Clock
 from penstock.core.ids import new_id
-from penstock.store import Store
+from penstock.store import Store, StoreUnavailable
 from penstock.store.work.claims import PER_WORKFLOW, Claims
 from penstock.store.work.losing import RERUNS, Losses
 from penstock.store.work.results import LogLine, Report, Results, RunEnd, StepResult, StepRow
@@ -33,6 +37,20 @@ def step(run: str, snapshot: str, **more: object) -> StepRow:
     return StepRow(run_id=run, snapshot_id=snapshot, **(values | more))  # type: ignore[arg-type]  # of mixed types
 
 
+class Monotonic:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _away() -> None:
+    raise StoreUnavailable("the store is away")
+
+
 class RunsBehaviour:
     """A backend gives `store`."""
 
@@ -49,8 +67,12 @@ class RunsBehaviour:
         return Results(store.database, derived)
 
     @pytest.fixture
-    def losses(self, store: Store) -> Losses:
-        return Losses(store.database, derived)
+    def monotonic(self) -> Monotonic:
+        return Monotonic()
+
+    @pytest.fixture
+    def losses(self, store: Store, monotonic: Monotonic) -> Losses:
+        return Losses(store.database, derived, Clock(monotonic=monotonic))
 
     def test_a_claim_brings_the_run_with_its_input_and_its_order_runs(self, work: Work, claims: Claims) -> None:
         flow = work.workflow(work.project())
@@ -122,7 +144,7 @@ class RunsBehaviour:
         flow = work.workflow(work.project())
         mine, other = work.orders(flow, [None] * 2)
         claims.claim("w1", 10)
-        assert results.beat("w1") == {mine, other}
+        assert results.heartbeat("w1") == {mine, other}
         begun = step(mine, flow[2])
         line = LogLine(
             id=new_id(), run_id=mine, step_id=begun.id, source="JOB", level="info", message="\0hi", timestamp=now()
@@ -143,7 +165,30 @@ class RunsBehaviour:
         # Again, as after an answer that was lost: nothing changes.
         assert results.write("w1", report) == {mine}
         assert len(work.logs(mine)) == 1
-        assert results.beat("w1") == {other}
+        assert results.heartbeat("w1") == {other}
+
+    def test_runs_that_are_given_back_are_as_if_never_claimed(
+        self, work: Work, claims: Claims, results: Results, losses: Losses
+    ) -> None:
+        flow = work.workflow(work.project(), definition={"on_lost": "rerun"})
+        first, second = work.orders(flow, [None] * 2, order_key="t/k")
+        before = work.run(first)
+        assert [claim.id for claim in claims.claim("w1", 10)] == [first]
+        assert results.give_back("w2", [first]) == set(), "only its holder may"
+        assert work.state(first) == ("claimed", None, "running")
+        assert results.give_back("w1", [first, second]) == {first}
+        assert work.state(first) == ("available", None, "pending")
+        assert {**work.run(first), "updated_at": 0} == {**before, "updated_at": 0}
+        assert losses.lose({"w1"}) == []
+        assert results.heartbeat("w1") == set()
+        assert [claim.id for claim in claims.claim("w2", 10)] == [first], "it keeps its place in the order of its key"
+
+    def test_a_claim_may_leave_workflows_to_others(self, work: Work, claims: Claims) -> None:
+        project = work.project()
+        one, two = work.workflow(project, "one"), work.workflow(project, "two")
+        left, taken = work.order(one), work.order(two)
+        assert [claim.id for claim in claims.claim("w", 10, without={one[1]})] == [taken]
+        assert [claim.id for claim in claims.claim("w", 10)] == [left]
 
     def test_lost_runs_say_when_they_were_lost(
         self, work: Work, claims: Claims, results: Results, losses: Losses
@@ -160,10 +205,84 @@ class RunsBehaviour:
         # It turns out to live: too late.
         assert results.write("w1", Report(ends=[ended(started)])) == {started}
         assert work.state(kept)[0] == "claimed"
-        assert losses.lose_silent(60) == []
+
+    def test_a_run_is_lost_when_its_heartbeat_has_not_changed_for_longer_than_the_limit(
+        self, work: Work, claims: Claims, results: Results, losses: Losses, monotonic: Monotonic
+    ) -> None:
+        silent, alive = work.orders(work.workflow(work.project()), [None] * 2)
+        assert [[claim.id] for claim in (*claims.claim("w1", 1), *claims.claim("w2", 1))] == [[silent], [alive]]
+        for _ in range(7):
+            assert losses.lose_silent(60) == []
+            monotonic.now += 10
+            results.heartbeat("w2")
+        assert [lost.run for lost in losses.lose_silent(60)] == [silent]
+        assert (work.state(silent)[0], work.state(alive)[0]) == ("lost", "claimed")
+
+    def test_i06_a_run_is_not_lost_because_the_store_could_not_be_reached(
+        self, work: Work, claims: Claims, losses: Losses, monotonic: Monotonic
+    ) -> None:
+        # F7: while the store is away no worker can write a heartbeat; after it is back, the sweep comes first.
+        run = work.order(work.workflow(work.project()))
+        claims.claim("w1", 1)
         with work.database.write() as connection:
-            connection.execute(sa.update(runs).where(runs.c.id == kept).values(heartbeat_at=now() - 61_000_000))
-        assert [lost.run for lost in losses.lose_silent(60)] == [kept]
+            connection.execute(sa.update(runs).values(heartbeat_at=now() - 3_600_000_000))
+        assert losses.lose_silent(60) == [], "the first look of an instance knows nothing"
+        for outage in (losses.note_outage, lambda: None):
+            for _ in range(3):
+                monotonic.now += 15
+                assert losses.lose_silent(60) == []
+            # Also an outage that only showed as a call that took long.
+            outage()
+            monotonic.now += 40
+            assert losses.lose_silent(60) == [], "silent for longer than the limit, of which the store was away a part"
+        assert work.state(run)[0] == "claimed"
+
+    def test_i06_a_look_that_fails_makes_every_silence_begin_anew(
+        self, work: Work, claims: Claims, losses: Losses, monotonic: Monotonic, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = work.order(work.workflow(work.project()))
+        claims.claim("w1", 1)
+        for failing in (True, False):
+            for _ in range(4):
+                assert losses.lose_silent(60) == []
+                monotonic.now += 15.5
+            if failing:
+                with monkeypatch.context() as patched:
+                    patched.setattr(losses, "_heartbeats", _away)
+                    with pytest.raises(StoreUnavailable):
+                        losses.lose_silent(60)
+        assert [lost.run for lost in losses.lose_silent(60)] == [run]
+
+    def test_i06_a_step_of_the_wall_clock_loses_no_run_and_hides_none(
+        self, work: Work, claims: Claims, losses: Losses, monotonic: Monotonic
+    ) -> None:
+        # With SQLite heartbeats are times of the wall clock.
+        run = work.order(work.workflow(work.project()))
+        claims.claim("w1", 1)
+        assert losses.lose_silent(60) == []
+        with time_machine.travel(datetime.now(UTC) + timedelta(hours=26)):
+            monotonic.now += 15
+            assert losses.lose_silent(60) == []
+        with work.database.write() as connection:
+            connection.execute(sa.update(runs).values(heartbeat_at=now() + 3_600_000_000))
+        for _ in range(5):
+            assert losses.lose_silent(60) == []
+            monotonic.now += 15
+        assert [lost.run for lost in losses.lose_silent(60)] == [run]
+
+    def test_a_heartbeat_written_after_the_look_keeps_the_run(
+        self, work: Work, claims: Claims, results: Results, losses: Losses, monotonic: Monotonic
+    ) -> None:
+        run = work.order(work.workflow(work.project()))
+        claims.claim("w1", 1)
+        for _ in range(5):
+            assert losses.lose_silent(60) == []
+            monotonic.now += 15
+        silent = losses._silent(60)
+        assert list(silent) == [run]
+        results.heartbeat("w1")
+        assert losses._lose_unchanged(silent) == []
+        assert work.state(run)[0] == "claimed"
 
     def test_a_workflow_may_have_lost_runs_run_again_in_their_place_but_not_for_ever(
         self, work: Work, claims: Claims, losses: Losses
@@ -235,6 +354,26 @@ class TestSqlite(RunsBehaviour):
     def store(self, tmp_path: Path) -> Iterator[Store]:
         with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as opened:
             yield opened
+
+    def test_i06_a_lock_that_keeps_heartbeats_out_is_an_outage_although_the_store_can_be_read(
+        self, store: Store, work: Work, claims: Claims, losses: Losses, monotonic: Monotonic
+    ) -> None:
+        run = work.order(work.workflow(work.project()))
+        claims.claim("w1", 1)
+        for _ in range(4):
+            assert losses.lose_silent(60) == []
+            monotonic.now += 15.5
+        other = sqlite3.connect(str(store.database.engine.url.database), isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        store.database.engine.dispose()
+        with store.database.read() as connection:
+            connection.exec_driver_sql("PRAGMA busy_timeout = 50")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            losses.lose_silent(60)
+        other.execute("ROLLBACK")
+        other.close()
+        assert losses.lose_silent(60) == []
+        assert work.state(run)[0] == "claimed"
 
 
 class TestPostgres(RunsBehaviour):

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from penstock.core.cipher import Cipher
+from penstock.core.clock import Clock
 from penstock.core.deadline import Deadline
 from penstock.store import Store
 from penstock.store.errors import StoreError, StoreUnavailable
@@ -63,7 +65,7 @@ def held(tmp_path: Path) -> dict[str, str]:
 
 
 def window(running: RunExecutor, request: RunsRequest, seconds: float = 20.0) -> RunsOutcome:
-    return running.window(request, Deadline.after(seconds), detach=True)
+    return running.window(request, Deadline.after(seconds, running._clock), detach=True)
 
 
 def test_a_window_executes_what_waits_and_returns_when_there_is_nothing_more(work: Work, request_: RunsRequest) -> None:
@@ -144,13 +146,109 @@ def test_a_run_that_someone_else_ended_stays_as_they_left_it(
 
 
 def test_a_run_whose_version_cannot_be_used_ends_of_it(work: Work, request_: RunsRequest) -> None:
-    secret = {"$secret": "AAAA"}
-    step = {"name": "one", "kind": "python", "config": {"callable": "x:y", "config": {"token": secret}}}
-    flow = work.workflow(work.project(), definition={"steps": [step], "edges": [], "triggers": []})
+    edge = {"from": "one", "to": "two", "when": "state.(("}
+    flow = work.workflow(work.project(), definition=one_step("hello", edges=[edge]))
     run = work.order(flow)
     window(RunExecutor(request_), request_)
-    assert work.state(run)[:2] == ("crashed", "NoSecretKey")
-    assert "no key" in work.logs(run)[0][1]
+    assert work.state(run)[0] == "crashed"
+    assert work.logs(run)[0][0] == "error"
+
+
+class ShiftedClock:
+    """The real monotonic clock and a shift."""
+
+    def __init__(self) -> None:
+        self.shift = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.shift
+
+
+def test_i06_a_store_outage_right_behind_a_claim_gives_the_run_back(
+    work: Work, request_: RunsRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # F23: the run ended as `exception` although nothing of it was executed.
+    run = work.order(work.workflow(work.project(), definition=one_step("hello")), {"n": 1})
+    monotonic = ShiftedClock()
+    running = RunExecutor(request_, clock=Clock(monotonic=monotonic))
+    plain = running._definitions._read
+
+    def read(_claim: Any) -> Any:
+        raise StoreUnavailable("the store is away: connection refused")
+
+    monkeypatch.setattr(running._definitions, "_read", read)
+    outcome = window(running, request_)
+    assert (outcome.ended, outcome.flying, outcome.away) == ({}, 0, "the store is away: connection refused")
+    assert work.state(run) == ("available", None, "pending")
+    row = work.run(run)
+    assert (row["worker_name"], row["claimed_at"], row["heartbeat_at"], row["started_at"]) == (None, None, None, None)
+    paused = window(running, request_)
+    assert (paused.claimed, paused.away) == (0, "the store is away: connection refused"), "claims pause, and say why"
+    monkeypatch.setattr(running._definitions, "_read", plain)
+    monotonic.shift += 60
+    assert window(running, request_).ended == {"success": 1}
+    assert work.logs(run) == [("info", "hello 1")]
+    assert len(work.runs_of(run)) == 1
+
+
+def test_i06_runs_wait_for_the_key_of_their_secrets_and_others_do_not(work: Work, request_: RunsRequest) -> None:
+    # F23: between `db rotate-key` and the restart of an instance its key is the wrong one.
+    new, old = Cipher(b"n" * 32), Cipher(b"o" * 32)
+    config = {"callable": f"{HERE}:hello", "config": {"token": {"$secret": new.hide("hunter2")}}}
+    step = {"name": "one", "kind": "python", "config": config}
+    secret = work.workflow(work.project(), definition={"steps": [step], "edges": [], "triggers": []})
+    plain = work.workflow(work.project("other"), definition=one_step("hello"))
+    waiting, done = work.order(secret, {"n": 1}), work.order(plain, {"n": 2})
+    running = RunExecutor(RunsRequest(request_.url, old.text, "lane/1"))
+    for key in (old.text, None):
+        outcome = window(running, RunsRequest(request_.url, key, "lane/1"))
+        assert outcome.away is not None
+        assert "key" in outcome.away
+        assert work.state(waiting) == ("available", None, "pending")
+    assert work.state(done)[0] == "success"
+    late = work.order(plain, {"n": 3})
+    assert window(running, RunsRequest(request_.url, None, "lane/1")).ended == {"success": 1}
+    assert work.state(late)[0] == "success"
+    # The new key is known: at once, not when the pause is over.
+    assert window(running, RunsRequest(request_.url, new.text, "lane/1")).ended == {"success": 1}
+    assert work.state(waiting)[0] == "success"
+
+
+def test_an_unexpected_error_does_not_end_the_control_loop(
+    work: Work, request_: RunsRequest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # F29: only errors of Penstock were caught; the thread ended, and with it every later run of the process.
+    run = work.order(work.workflow(work.project(), definition=one_step("hello")), {"n": 1})
+    running = RunExecutor(request_)
+    plain = running._claims.claim
+
+    def claim(*_args: Any, **_more: Any) -> Any:
+        monkeypatch.setattr(running._claims, "claim", plain)
+        raise ValueError("nobody has expected this")
+
+    monkeypatch.setattr(running._claims, "claim", claim)
+    assert window(running, request_).away == "ValueError: nobody has expected this"
+    assert "control loop failed" in caplog.text
+    until(lambda: window(running, request_).ended == {"success": 1}, 20, "the loop goes on")
+    assert work.state(run)[0] == "success"
+
+
+def test_a_report_with_an_unexpected_error_ends_its_own_run(
+    work: Work, request_: RunsRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, good = work.orders(work.workflow(work.project(), definition=one_step("hello")), [{"n": 1}, {"n": 2}])
+    running = RunExecutor(request_)
+    plain = running._results.write
+
+    def write(token: str, report: Any) -> set[str]:
+        if any(clip.run_id == bad for clip in report.dataclips):
+            raise TypeError("not serializable")
+        return plain(token, report)
+
+    monkeypatch.setattr(running._results, "write", write)
+    window(running, request_)
+    assert work.state(bad)[:2] == ("exception", "TypeError")
+    assert work.state(good)[0] == "success"
 
 
 def test_what_the_store_refuses_ends_its_own_run_and_no_other(

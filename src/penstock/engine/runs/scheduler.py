@@ -172,6 +172,7 @@ class RunScheduler:
                     self._keep_warm()
                 self._settle()
             except Unavailable as error:
+                self._losses.note_outage()
                 log.debug("the store does not answer", reason=error.message)
             except PenstockError as error:
                 log.error("runs cannot be looked for", reason=str(error))

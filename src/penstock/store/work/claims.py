@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -115,10 +115,12 @@ class Claims:
                 is not None
             )
 
-    def claim(self, token: str, limit: int) -> list[Claim]:
-        """Up to so many runs, for the holder of the token; the first to be executed first."""
+    def claim(self, token: str, limit: int, *, without: Collection[str] = ()) -> list[Claim]:
+        """Up to so many runs, for the holder of the token; the first to be executed first.
+
+        `without`: workflows whose runs are left to others."""
         with self._database.write() as connection:
-            pairs = self._pairs(connection)
+            pairs = [pair for pair in self._pairs(connection) if pair.workflow not in without]
             if not pairs:
                 return []
             room = self._room(connection, pairs)

@@ -1,13 +1,15 @@
-"""Runs whose worker is gone: they end as lost, and begin again where their workflow says so."""
+"""Runs whose worker is gone: they end as lost, and are run again where their workflow says so."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from penstock.core.clock import SYSTEM, Clock
+from penstock.core.errors import Unavailable
 from penstock.store.database import Database
 from penstock.store.work.deriving import Changed, Derive, among, derive_orders
 from penstock.store.workflow_tables import runs, snapshots, steps
@@ -42,40 +44,92 @@ class Lost(NamedTuple):
     rerun: str | None
 
 
-class Losses:
-    """Finds runs that nobody executes any more."""
+class _Seen(NamedTuple):
+    """The last heartbeat that this process has read of a run."""
 
-    def __init__(self, database: Database, derive: Derive) -> None:
+    heartbeat: int
+    since: float
+    """Monotonic time at which it was read first."""
+
+
+class Losses:
+    """Ends runs whose worker is gone. One per instance; `lose_silent` and `note_outage` belong to one thread."""
+
+    def __init__(self, database: Database, derive: Derive, clock: Clock = SYSTEM) -> None:
         self._database = database
         self._derive = derive
+        self._clock = clock
+        self._seen: dict[str, _Seen] = {}
+        """By run in flight."""
+        self._looked_at: float | None = None
+        """Monotonic time of the last look that reached the store; None: the look before failed."""
 
     def lose(self, tokens: Collection[str]) -> list[Lost]:
-        """The workers with these tokens are gone; what they held is lost."""
-        return self._lose(runs.c.worker_name.in_(sorted(tokens)), skip_locked=False)
+        """The workers with these tokens are gone: their runs are lost."""
+        with self._database.write() as connection:
+            held = sa.select(runs).where(runs.c.worker_name.in_(sorted(tokens)), _IN_FLIGHT).order_by(runs.c.id)
+            return self._lose(connection, connection.execute(held.with_for_update()).all())
 
     def lose_silent(self, seconds: float) -> list[Lost]:
-        """Runs whose worker has not been heard of for so long are lost."""
-        with self._database.read() as connection:
-            before = self._database.micros(connection) - int(seconds * 1_000_000)
-            silent = sa.func.coalesce(runs.c.heartbeat_at, runs.c.claimed_at, 0) < before
-            if connection.execute(sa.select(runs.c.id).where(silent, _IN_FLIGHT).limit(1)).first() is None:
-                return []
-        return self._lose(silent, skip_locked=True)
+        """Runs whose heartbeat has not changed for so long are lost. To be called several times within that time.
 
-    def _lose(self, which: sa.ColumnElement[bool], *, skip_locked: bool) -> list[Lost]:
+        L6: silence counts only while this process reaches the store, for writing too, without a break: during an
+        outage no worker can write a heartbeat. It is measured on this process's monotonic clock, as the time for which
+        a heartbeat keeps its value, so that no step of a wall clock makes a run silent.
+        """
+        try:
+            silent = self._silent(seconds)
+            return self._lose_unchanged(silent) if silent else []
+        except Unavailable:
+            self.note_outage()
+            raise
+
+    def note_outage(self) -> None:
+        """The store could not be reached: every silence is measured anew from the next look that reaches it."""
+        self._seen.clear()
+        self._looked_at = None
+
+    def _silent(self, seconds: float) -> dict[str, _Seen]:
+        """Note the heartbeats of all runs in flight; those that have not changed for so long."""
+        heartbeats = self._heartbeats()
+        now = self._clock.monotonic()
+        if self._looked_at is None or now - self._looked_at > seconds / 3:
+            # The call has waited for a lock, or this process was suspended: the store was perhaps not there meanwhile.
+            self._seen.clear()
+        self._looked_at = now
+        before = self._seen
+        self._seen = {run: _Seen(heartbeat, now) for run, heartbeat in heartbeats.items()}
+        self._seen |= {run: seen for run, seen in before.items() if heartbeats.get(run) == seen.heartbeat}
+        return {run: seen for run, seen in self._seen.items() if now - seen.since > seconds}
+
+    def _heartbeats(self) -> dict[str, int]:
+        chosen = sa.select(runs.c.id, runs.c.heartbeat_at, runs.c.claimed_at).where(_IN_FLIGHT)
+        with self._database.read() as connection:
+            found = {row.id: _heartbeat(row) for row in connection.execute(chosen)}
+        if any(seen.heartbeat == found.get(run) for run, seen in self._seen.items()):
+            # A store that can be read may refuse writes, and heartbeats with them: a lock of SQLite, a standby.
+            with self._database.write() as connection:
+                connection.execute(chosen.limit(1).with_for_update(skip_locked=True))
+        return found
+
+    def _lose_unchanged(self, silent: Mapping[str, _Seen]) -> list[Lost]:
         with self._database.write() as connection:
-            chosen = sa.select(runs).where(which, _IN_FLIGHT).order_by(runs.c.id)
-            rows = connection.execute(chosen.with_for_update(skip_locked=skip_locked)).all()
-            if not rows:
-                return []
-            at = self._database.micros(connection)
-            for state in {row.state for row in rows}:
-                self._end(connection, [row.id for row in rows if row.state == state], state, at)
-            self._end_steps(connection, [row.id for row in rows], at)
-            again = self._rerun(connection, rows, at)
-            changes = [Changed(row.id, row.work_order_id, "lost") for row in rows]
-            derive_orders(self._database, connection, self._derive, changes, at)
-            return [Lost(row.id, _ERROR_TYPES.get(row.state, _UNKNOWN), again.get(row.id)) for row in rows]
+            mine = sa.select(runs).where(among(self._database, runs.c.id, list(silent)), _IN_FLIGHT)
+            rows = connection.execute(mine.order_by(runs.c.id).with_for_update(skip_locked=True)).all()
+            # A heartbeat may have been written since they were read.
+            return self._lose(connection, [row for row in rows if _heartbeat(row) == silent[row.id].heartbeat])
+
+    def _lose(self, connection: sa.Connection, rows: Sequence[sa.Row[Any]]) -> list[Lost]:
+        if not rows:
+            return []
+        at = self._database.micros(connection)
+        for state in {row.state for row in rows}:
+            self._end(connection, [row.id for row in rows if row.state == state], state, at)
+        self._end_steps(connection, [row.id for row in rows], at)
+        again = self._rerun(connection, rows, at)
+        changes = [Changed(row.id, row.work_order_id, "lost") for row in rows]
+        derive_orders(self._database, connection, self._derive, changes, at)
+        return [Lost(row.id, _ERROR_TYPES.get(row.state, _UNKNOWN), again.get(row.id)) for row in rows]
 
     def _end(self, connection: sa.Connection, ids: Sequence[str], state: str, at: int) -> None:
         values = {"state": "lost", "error_type": _ERROR_TYPES.get(state, _UNKNOWN), "finished_at": at, "updated_at": at}
@@ -115,6 +169,10 @@ class Losses:
             .group_by(runs.c.work_order_id)
         )
         return {row.work_order_id: row.lost for row in connection.execute(found)}
+
+
+def _heartbeat(row: Any) -> int:
+    return int(row.heartbeat_at or row.claimed_at or 0)
 
 
 def _next_id(run: str) -> str:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from penstock.store.database import Database
 from penstock.store.many import insert_many
 from penstock.store.upsert import Insert
-from penstock.store.work.deriving import Changed, Derive, derive_orders
+from penstock.store.work.deriving import Changed, Derive, among, derive_orders
 from penstock.store.workflow_tables import dataclips, log_lines, runs, steps
 
 _HELD: Final = "penstock_runs.worker_name = :token AND penstock_runs.state IN ('claimed', 'started')"
@@ -129,8 +129,25 @@ class Results:
             derive_orders(self._database, connection, self._derive, changed, at)
         return named - held
 
-    def beat(self, token: str) -> set[str]:
-        """Tell that the holder of the token lives; the runs that it holds."""
+    def give_back(self, token: str, ids: Collection[str]) -> set[str]:
+        """Make runs available again of which nothing was executed, as if they had never been claimed; those that the
+        token held."""
+        with self._database.write() as connection:
+            at = self._database.micros(connection)
+            unclaimed = dict.fromkeys(("worker_name", "claimed_at", "heartbeat_at", "started_at"))
+            statement = (
+                sa.update(runs)
+                .where(among(self._database, runs.c.id, list(ids)), sa.text(_HELD))
+                .values(state="available", updated_at=at, **unclaimed)
+                .returning(runs.c.id, runs.c.work_order_id)
+            )
+            found = connection.execute(statement, {"token": token}).all()
+            changed = [Changed(row.id, row.work_order_id, "available") for row in found]
+            derive_orders(self._database, connection, self._derive, changed, at)
+        return {change.run for change in changed}
+
+    def heartbeat(self, token: str) -> set[str]:
+        """Write that the holder of the token is alive; the runs that it holds."""
         with self._database.write() as connection:
             at = self._database.micros(connection)
             statement = sa.update(runs).where(sa.text(_HELD)).values(heartbeat_at=at).returning(runs.c.id)
