@@ -127,7 +127,7 @@ def test_filters_by_tag_owner_domain_and_term(site: Site, tmp_path: Path) -> Non
         ),
     ]
     for flow in flows:
-        until(lambda flow=flow: flow.books.counts.read == 7, WAIT_S, lambda flow=flow: flow.books.counts)
+        until(lambda flow=flow: flow.stats.counts.read == 7, WAIT_S, lambda flow=flow: flow.stats.counts)
     seen = {name: site.stop(flow, out) for flow, (name, out) in zip(flows, outs.items(), strict=True)}
     urns = {name: [line["envelope"]["event"]["entityUrn"] for line in written] for name, written in seen.items()}
     assert urns == {"legacy": [dataset(1)], "filters": [dataset(3), dataset(4), dataset(6)]}
@@ -155,7 +155,7 @@ def test_a_batch_is_acknowledged_when_it_is_full_and_the_rest_at_the_end(site: S
     flow = site.run("batches", {"type": "plugins:Batcher", "config": {"out": str(out), "size": 10}})
     until(lambda: len(lines(out)) == 2, WAIT_S, lambda: (lines(out), flow.state, flow.reason))
     until(lambda: _committed(site, flow) == 20, WAIT_S, lambda: _committed(site, flow))
-    until(lambda: flow.books.counts.read == 25, WAIT_S, lambda: flow.books.counts)
+    until(lambda: flow.stats.counts.read == 25, WAIT_S, lambda: flow.stats.counts)
     site.engine.stop(flow)
     assert _committed(site, flow) == 25
     assert lines(out) == [list(range(10)), list(range(10, 20)), list(range(20, 25))]

@@ -260,7 +260,7 @@ def test_events_are_acknowledged_in_order_after_they_are_acted_on(site: Site) ->
     # The next one is asked for when the one before is acknowledged, as in DataHub.
     assert between[:6] == ["gives 0", "acts 0", "ack 0", "gives 1", "acts 1", "ack 1"]
     assert site.log[-4:] == ["ended", "flushed", "action closed", "source closed"]
-    assert flow.books.summary().acted == 25
+    assert flow.stats.summary().acted == 25
     assert (flow.state, flow.partitions()) == ("stopped", [])
 
 
@@ -293,7 +293,7 @@ def test_a_deferred_event_is_acknowledged_by_the_plug_in_and_holds_those_behind_
     action = {"2": "later", "5": "keep"}
     flow = site.run("FileQueue", action=action, own={"refuses": 1})
     site.wait("acts 7", flow)
-    until(lambda: flow.books.counts.failed_acks == 1, WAIT_S, lambda: str(site.log))
+    until(lambda: flow.stats.counts.failed_acks == 1, WAIT_S, lambda: str(site.log))
     # The other one may be released before `act` has returned: then it was never deferred.
     assert 5 in site.numbers("later")
     assert site.numbers("ack") == [0, 2, 3, 4], "nothing is acknowledged before the one that is kept"

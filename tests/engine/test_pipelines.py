@@ -38,7 +38,7 @@ def test_events_are_filtered_transformed_and_acted_on_and_the_group_holds_the_po
     engine.stop(flow)
 
     assert sorted(line["event"]["number"] for line in lines(out)) == [i * 10 for i in range(1000) if i % 2]
-    summary = flow.books.summary()
+    summary = flow.stats.summary()
     assert (summary.events, summary.acted, summary.filtered, summary.failed) == (1000, 500, 500, 0)
 
 
@@ -99,7 +99,7 @@ def test_an_event_arrives_at_a_pipeline_that_was_asleep(
     flow = engine.run(
         pipeline("sleeper", kafka.bootstrap, [name], action={"type": "file", "config": {"path": str(out)}})
     )
-    until(lambda: flow.state == "idle" and flow.temperature == "cold", WAIT_S, "the pipeline to fall asleep")
+    until(lambda: flow.state == "idle" and flow.activity.is_idle, WAIT_S, "the pipeline to fall asleep")
     jobs = engine.instance.spark.jobs
     kafka.produce(name, orders(1))
     until(lambda: len(lines(out)) == 1, WAIT_S, "the event behind the doorbell")
@@ -163,7 +163,7 @@ def test_poison_of_every_kind_ends_as_one_dead_letter_each_with_its_bytes(
     first = engine.store.dead_letters.get(letters[0].id)
     assert first is not None
     assert (first.letter.value, first.letter.key, first.letter.headers) == (b"not json", b"\x00\xff\xfe", headers)
-    assert flow.books.summary().acted == 7
+    assert flow.stats.summary().acted == 7
     assert sorted(line["offset"] for line in lines(engine.folder / "dead" / "poisoned.jsonl")) == [1, 3, 5, 7, 9, 11]
     sent = {dict(record.headers())["penstock.offset"]: record.value() for record in kafka.read(dead, 6)}
     assert sent == {b"%d" % (2 * n + 1): record.value for n, record in enumerate(bad)}
@@ -188,7 +188,7 @@ def test_throw_stops_at_the_event_and_leaves_it_uncommitted(
     assert "not JSON" in (flow.reason or "")
     again = engine.run(document, assigned=False)
     until(lambda: again.state == "failed", WAIT_S, "the pipeline to stay where a person has to look at it")
-    assert not again.membership.owned
+    assert not again.partitions.keys()
     engine.stop(again)
 
     assert kafka.offsets("strict")[name, 0] == 5
@@ -280,7 +280,7 @@ def test_strands_keep_the_order_of_each_key_and_work_side_by_side(
             )
         )
         group = flow.spec.group
-        until(lambda g=group: kafka.lag(g, name) == 0, WAIT_S, lambda f=flow: f"{f.state} {f.reason} {f.books.counts}")
+        until(lambda g=group: kafka.lag(g, name) == 0, WAIT_S, lambda f=flow: f"{f.state} {f.reason} {f.stats.counts}")
         engine.stop(flow)
         seen: dict[str, list[int]] = {}
         for line in out.read_text().splitlines():
@@ -322,7 +322,7 @@ def test_a_class_plug_in_is_one_object_from_start_to_stop(
     )
     for _ in range(3):
         kafka.produce(name, orders(50))
-    until(lambda: flow.books.counts.acted == 150, WAIT_S, lambda: f"{flow.books.counts}")
+    until(lambda: flow.stats.counts.acted == 150, WAIT_S, lambda: f"{flow.stats.counts}")
     engine.stop(flow)
     until(out.exists, WAIT_S, "close()")
     assert [line.split()[1] for line in out.read_text().splitlines()] == ["150"]

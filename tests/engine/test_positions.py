@@ -37,7 +37,7 @@ def caught_up(kafka: KafkaBroker, flow: PipelineRunner, topic: str) -> None:
     until(
         lambda: kafka.lag(flow.spec.group, topic) == 0,
         WAIT_S,
-        lambda: f"{flow.state} {flow.reason} {flow.books.counts}",
+        lambda: f"{flow.state} {flow.reason} {flow.stats.counts}",
     )
 
 

@@ -76,7 +76,7 @@ def test_a_long_back_off_holds_its_partition_only_and_survives_a_restart(
     until(lambda: kafka.offsets("patient").get((name, 0)) == 4, WAIT_S, "the other partition to go on")
     assert kafka.offsets("patient").get((name, 1)) == 1
     until(lambda: len([a for a in attempts(log) if a[:2] == (1, 1)]) >= 2, WAIT_S, "a second attempt")
-    until(lambda: flow.membership.owned[name, 1].unit is None, WAIT_S, "no slot to be held by a wait")
+    until(lambda: flow.partitions.get((name, 1)).unit is None, WAIT_S, "no slot to be held by a wait")
     engine.stop(flow)
     before = len([a for a in attempts(log) if a[:2] == (1, 1)])
     first = attempts(log)[0][2]
@@ -198,7 +198,7 @@ def test_too_many_failures_pause_the_pipeline_and_a_trial_resumes_it(
     until(lambda: flow.state == "paused", WAIT_S, "the pause after it")
     cure.touch()
     until(lambda: kafka.offsets("breaks").get((name, 0)) == 1_000, WAIT_S, lambda: f"{flow.state} {flow.reason}")
-    until(lambda: flow.wanted.state == "running", WAIT_S, "the breaker to let go")
+    until(lambda: flow.desired.state == "running", WAIT_S, "the breaker to let go")
     engine.stop(flow)
     assert 40 <= len(engine.dead_letters("breaks")) <= 60
 

@@ -66,7 +66,7 @@ def caught_up(kafka: KafkaBroker, flow: PipelineRunner, topic: str, cluster: Spa
     until(
         lambda: kafka.lag(flow.spec.group, topic) == 0,
         WAIT_S,
-        lambda: f"{flow.state} {flow.reason} {flow.books.counts}\n{cluster.logs()}",
+        lambda: f"{flow.state} {flow.reason} {flow.stats.counts}\n{cluster.logs()}",
     )
 
 
@@ -89,7 +89,7 @@ def test_every_event_arrives_once_and_the_group_holds_the_position(
     for partition in range(4):
         offsets = [o for _, p, o in seen if p == partition]
         assert offsets == sorted(offsets)
-    assert flow.books.summary().failed == 0
+    assert flow.stats.summary().failed == 0
 
 
 WITNESS = """
@@ -147,7 +147,7 @@ def test_executors_of_the_cluster_act_with_the_code_that_was_sent_and_poison_is_
         assert all("penstock.zip/penstock/" in path for path in line["code"])
     (letter,) = engine.dead_letters("cluster-python")
     assert (letter.offset, letter.stage, letter.error_code) == (3, "act", "ValueError")
-    assert flow.books.summary().acted == 6
+    assert flow.stats.summary().acted == 6
 
 
 def test_a_slow_action_is_ended_with_its_worker_when_the_pipeline_stops(

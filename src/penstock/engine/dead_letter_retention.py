@@ -1,34 +1,35 @@
-"""Keeps the store's dead letters in order: a little at a time, so that nobody waits for it."""
+"""Keeps the store's dead letters within their limits: one batch at a time, so that no other call waits for it."""
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
 import structlog
 
 from penstock.config.settings import DeadLetterSettings
+from penstock.core.clock import SYSTEM, Clock
 from penstock.store import Store
 
-log = structlog.get_logger("penstock.janitor")
+log = structlog.get_logger("penstock.dead_letters")
 
 _REST: Final = 60.0
-"""Seconds until the janitor looks again when there was nothing to do."""
+"""Seconds until the next look when there was nothing to do."""
 _SWEEP: Final = 3600.0
 
 
 class DeadLetterRetention:
     """Each `step` is one batch; the publisher calls it every second."""
 
-    def __init__(self, store: Store, settings: DeadLetterSettings) -> None:
+    def __init__(self, store: Store, settings: DeadLetterSettings, clock: Clock = SYSTEM) -> None:
         self._store = store
         self._settings = settings
+        self._clock = clock
         self._due = 0.0
         self._sweep_due = 0.0
 
     def step(self) -> None:
         """Do a piece of work, if there is any."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if now < self._due:
             return
         if self._make_searchable() or self._forget():

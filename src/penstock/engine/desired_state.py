@@ -1,33 +1,32 @@
-"""Desired state on an instance: reads what is wanted of each pipeline, hands it to the flows, and writes what the
-flows themselves want."""
+"""Desired state on an instance: reads what is desired of each pipeline, hands it to the runners, and writes what the
+runners themselves ask for (failed, paused by the breaker, resumed)."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import structlog
 
-from penstock.core.errors import Unavailable
+from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.metrics import Metrics
+from penstock.core.periodic import Periodic
 from penstock.core.status import State
+from penstock.core.threads import THREADS, Threads
 from penstock.store import Desired, DesiredRow, Store
 from penstock.store.desired import said
 
-log = structlog.get_logger("penstock.control")
+log = structlog.get_logger("penstock.desired_state")
 
 _EVERY = 0.5
-"""Seconds between looks at the store. A cold member may sit in a poll for another one: together they stay below the
-two seconds within which every instance obeys."""
-_LAST_WORDS = 5.0
-"""Seconds that a stop waits for the store to be told what flows want."""
+"""Seconds between looks at the store. An idle pipeline may sit in a poll for another one: together they stay below the
+two seconds within which every instance follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredState:
-    """What is wanted of one flow now."""
+    """What is desired of one pipeline now."""
 
     state: Desired = "running"
     by: str | None = None
@@ -39,7 +38,7 @@ class DesiredState:
     held_by: str | None = None
     """Who is changing the group's offsets."""
     trial: bool = False
-    """A pause that should end by itself is over: try, and say by `Control.resume` or `Control.pause` how it went."""
+    """A pause that should end by itself is over: try, and report by `resume` or `pause` how it went."""
 
     @property
     def away(self) -> bool:
@@ -52,94 +51,105 @@ class DesiredState:
         return self.state == "paused" and not self.trial
 
     def shown(self) -> tuple[State, str | None]:
-        """State and reason of a flow that obeys."""
+        """State and reason of a runner that follows it."""
         if self.held_by is not None and self.state != "failed":
             return "stopped", f"offsets are being reset by {self.held_by}"
         return self.state, said(self.by, self.reason)
 
 
 class Controlled(Protocol):
-    """A flow, as far as it is controlled."""
+    """A runner, as far as it follows the desired state."""
 
     name: str
 
-    def want(self, wanted: DesiredState) -> None: ...
+    def set_desired(self, desired: DesiredState) -> None: ...
 
 
-class DesiredStateSync(threading.Thread):
-    """One per instance. While the store is away, what was wanted last holds."""
+class DesiredStateSync:
+    """One per instance. While the store is unavailable, what was desired last holds."""
 
     def __init__(
-        self, instance: str, store: Store, metrics: Metrics, flows: Callable[[], Iterable[Controlled]]
+        self,
+        instance: str,
+        store: Store,
+        metrics: Metrics,
+        runners: Callable[[], Iterable[Controlled]],
+        *,
+        threads: Threads = THREADS,
+        every: float = _EVERY,
+        stop_within: float = 5.0,
     ) -> None:
-        super().__init__(name="control", daemon=True)
-        self._instance, self._store, self._metrics, self._flows = instance, store, metrics, flows
-        self._lock = threading.Lock()
+        """`stop_within`: seconds that a stop waits for the store to take what runners asked for."""
+        self._instance, self._store, self._metrics, self._runners = instance, store, metrics, runners
+        self._stop_within = stop_within
+        self._lock = threads.lock()
         self._known: dict[str, DesiredState] = {}
         self._unwritten: dict[str, list[Callable[[], DesiredRow]]] = {}
-        self._wake = threading.Event()
-        self._done = False
-        self._away = False
+        self._unavailable = False
+        self._loop = Periodic(
+            "desired-state",
+            self.refresh,
+            every=every,
+            owner="DesiredStateSync",
+            last=self.refresh,
+            threads=threads,
+        )
 
-    def run(self) -> None:
-        over = False
-        while not over:
-            self._wake.wait(_EVERY)
-            self._wake.clear()
-            over = self._done  # asked before the last look, which is for what the flows wanted until the stop
-            try:
-                self.refresh()
-            except Exception:
-                log.exception("control failed; it goes on")
+    def start(self) -> None:
+        self._loop.start()
 
     def stop(self) -> None:
-        """A last try to write what the flows wanted; a store that hangs is not waited for."""
-        self._done = True
-        self._wake.set()
-        if self.is_alive():
-            self.join(_LAST_WORDS)
+        """A last try to write what runners asked for; a store that hangs is not waited for."""
+        self._loop.stop(self._stop_within)
         if self._unwritten:
-            log.warning("the store was not told what pipelines wanted", pipelines=sorted(self._unwritten))
+            log.warning("the store does not have what pipelines asked for", pipelines=sorted(self._unwritten))
+
+    @property
+    def is_alive(self) -> bool:
+        return self._loop.is_alive
 
     def refresh(self) -> None:
-        """Write what flows want, then read what is wanted of them."""
+        """Write what runners ask for, then read what is desired of them."""
         try:
             self._write()
             self.read()
-            self._away = False
+            self._unavailable = False
         except Unavailable as error:
             self._metrics.store_errors.labels("control").inc()
-            if not self._away:
-                log.warning("desired states cannot be read; what was wanted last holds", reason=str(error))
-            self._away = True
+            if not self._unavailable:
+                log.warning("desired states cannot be read; what was desired last holds", reason=str(error))
+            self._unavailable = True
 
     def read(self) -> None:
-        """Take what is wanted from the store; raises `Unavailable`."""
-        self._take(self._store.desired.all())
+        """Take what is desired from the store; raises `Unavailable`."""
+        rows = self._store.desired.all()
+        with self._lock:
+            # What a runner asks for and the store does not have yet takes precedence.
+            self._known.update({name: _desired(row) for name, row in rows.items() if name not in self._unwritten})
+        for runner in self._runners():
+            runner.set_desired(self.desired(runner.name))
 
     def _write(self) -> None:
         for pipeline, writes in list(self._unwritten.items()):
             while writes:
-                writes[0]()
+                try:
+                    writes[0]()
+                except Unavailable:
+                    raise
+                except PenstockError as error:
+                    # A change that the store refuses for good must not hide the pauses and stops of others.
+                    log.error("the store refuses a desired state", pipeline=pipeline, reason=str(error))
                 writes.pop(0)
             with self._lock:
                 if not self._unwritten[pipeline]:
                     del self._unwritten[pipeline]
 
-    def _take(self, rows: Mapping[str, DesiredRow]) -> None:
-        with self._lock:
-            # What a flow wants and the store does not know yet is stronger than what the store says.
-            fresh = {name: _wanted(row) for name, row in rows.items() if name not in self._unwritten}
-            self._known.update(fresh)
-        for flow in self._flows():
-            flow.want(self.wanted(flow.name))
-
-    def wanted(self, pipeline: str) -> DesiredState:
-        """What is known to be wanted of a pipeline."""
+    def desired(self, pipeline: str) -> DesiredState:
+        """What is known to be desired of a pipeline."""
         with self._lock:
             return self._known.get(pipeline, DesiredState())
 
-    # -- what flows want -------------------------------------------------------------------
+    # -- what runners ask for --------------------------------------------------------------
 
     def fail(self, pipeline: str, reason: str, events: Sequence[Mapping[str, Any]]) -> None:
         """THROW stopped at these events: no instance runs the pipeline until a person resumes it."""
@@ -151,7 +161,7 @@ class DesiredStateSync(threading.Thread):
         )
 
     def pause(self, pipeline: str, *, by: str, reason: str, resume_after: float | None = None) -> None:
-        """Pause on every instance; after `resume_after` seconds `Wanted.trial` is set."""
+        """Pause on every instance; after `resume_after` seconds `DesiredState.trial` is set."""
         store = self._store.desired
         self._change(
             pipeline,
@@ -172,13 +182,13 @@ class DesiredStateSync(threading.Thread):
         with self._lock:
             self._known[pipeline] = replace(self._known.get(pipeline, DesiredState()), trial=False, **values)
             self._unwritten.setdefault(pipeline, []).append(write)
-        for flow in self._flows():
-            if flow.name == pipeline:
-                flow.want(self.wanted(pipeline))
-        self._wake.set()
+        for runner in self._runners():
+            if runner.name == pipeline:
+                runner.set_desired(self.desired(pipeline))
+        self._loop.wake()
 
 
-def _wanted(row: DesiredRow) -> DesiredState:
+def _desired(row: DesiredRow) -> DesiredState:
     return DesiredState(
         state=row.state,
         by=row.set_by,

@@ -6,7 +6,6 @@ import hashlib
 import os
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,10 +14,13 @@ import structlog
 
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
+from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.memory import collect_rarely
 from penstock.core.metrics import Metrics
 from penstock.core.status import PipelineSummary
+from penstock.core.threads import THREADS, Threads
 from penstock.engine.cluster_monitor import ClusterMonitor
 from penstock.engine.desired_state import DesiredStateSync
 from penstock.engine.lanes.dispatcher import Dispatcher
@@ -32,7 +34,7 @@ from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.engine.pipelines.stats import PipelineView
 from penstock.engine.runs.scheduler import RunScheduler
 from penstock.engine.spark.context import Spark
-from penstock.engine.status_publisher import Publisher
+from penstock.engine.status_publisher import StatusPublisher
 from penstock.engine.taps import Taps
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
@@ -54,36 +56,36 @@ class Instance:
         *,
         version: str,
         http_address: str | None = None,
+        clock: Clock = SYSTEM,
+        threads: Threads = THREADS,
     ) -> None:
         self.id = f"{os.uname().nodename}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-        self.settings = settings
-        self.store = store
-        self.metrics = metrics
+        self.settings, self.store, self.metrics, self.spark = settings, store, metrics, spark
+        self._clock, self._threads = clock, threads
         metrics.info.labels(version).set(1)
         store.database.observe = metrics.observe_store
-        metrics.positions.of = lambda: [(flow.name, flow.partitions()) for flow in list(self.flows)]
-        self.flows: list[PipelineRunner] = []
+        metrics.positions.of = lambda: [(runner.name, runner.partition_statuses()) for runner in list(self.runners)]
+        self.runners: list[PipelineRunner] = []
         self.invalid: list[StateRow] = []
         self.stopped_cleanly = True
         """False: a pipeline was still at work when the time for its stop was over."""
         self.taps = Taps()
-        self._season = IdlePolicy()
+        self._idle_policy = IdlePolicy(threads=threads)
         self._clusters: dict[object, ClusterView] = {}
-        self._doorbells: dict[object, IdleWatcher] = {}
-        self._started = self._over = False
+        self._idle_watchers: dict[object, IdleWatcher] = {}
+        self._started = self._stopping = False
         self._changing = threading.Lock()
-        """Pipelines come and go by several threads."""
-        self.spark = spark
-        self.dispatcher = Dispatcher(self.spark, metrics, settings.engine.session_timeout)
+        """Pipelines are added and removed by several threads."""
+        self.dispatcher = Dispatcher(spark, metrics, settings.engine.session_timeout, clock=clock, threads=threads)
         self.runs = RunScheduler(self.id, settings, store, spark, metrics)
-        self.control = DesiredStateSync(self.id, store, metrics, lambda: list(self.flows))
-        self._publisher = Publisher(self, version, http_address)
-        self._watch = ClusterMonitor(lambda: list(self.flows))
+        self.desired = DesiredStateSync(self.id, store, metrics, lambda: list(self.runners), threads=threads)
+        self._publisher = StatusPublisher(self, version, http_address, clock=clock, threads=threads)
+        self._monitor = ClusterMonitor(lambda: list(self.runners), clock=clock, threads=threads)
 
     def start(self) -> None:
         """Spark and its lanes, then the pipelines added so far; returns when lanes are warm and pipelines have begun
         to join."""
-        began = time.monotonic()
+        began = self._clock.monotonic()
         # A hundred threads commit at once while a lane waits for its turn: five milliseconds each would add up.
         sys.setswitchinterval(0.001)
         self.spark.start()
@@ -91,38 +93,37 @@ class Instance:
         self.dispatcher.start(sizes(self.settings.engine, self.spark.cores))
         self._started = True
         collect_rarely()
-        # Before any flow joins its group: one that should not run is not begun.
-        self.control.read()
-        self.control.start()
-        for doorbell in self._doorbells.values():
-            doorbell.start()
-        for flow in self.flows:
-            flow.start()
+        # Before any runner joins its group: one that should not run is not begun.
+        self.desired.read()
+        self.desired.start()
+        for watcher in self._idle_watchers.values():
+            watcher.start()
+        for runner in self.runners:
+            runner.start()
         self.runs.start()
         self._publisher.start()
-        self._watch.start()
-        log.info(
-            "instance started", instance=self.id, pipelines=len(self.flows), seconds=round(time.monotonic() - began, 1)
-        )
+        self._monitor.start()
+        seconds = round(self._clock.monotonic() - began, 1)
+        log.info("instance started", instance=self.id, pipelines=len(self.runners), seconds=seconds)
 
     def add(self, spec: PipelineSpec) -> PipelineRunner:
-        """Take a pipeline in, in place of the one of its name; it starts with the instance, or at once.
+        """Add a pipeline in place of the one of its name; it starts with the instance, or at once.
 
-        One that cannot be made raises, and leaves the one of its name alone.
+        One that cannot be built raises, and leaves the one of its name alone.
         """
-        flow = self._flow(spec)
-        if any(other.name == spec.name for other in self.flows):
-            # It goes on under its name, and so do its series: what the breaker holds, it holds by the new file, too.
+        runner = self._runner(spec)
+        if any(other.name == spec.name for other in self.runners):
+            # Its metrics series go on, and so does a pause by the breaker.
             self._leave(spec.name)
         with self._changing:
-            # Whoever takes a pipeline in may have been held up until the instance was told to stop.
-            if not self._over:
-                self.flows = [*self.flows, flow]
+            # The caller may have waited until the instance was stopping.
+            if not self._stopping:
+                self.runners = [*self.runners, runner]
                 if self._started:
-                    flow.start()
-        return flow
+                    runner.start()
+        return runner
 
-    def _flow(self, spec: PipelineSpec) -> PipelineRunner:
+    def _runner(self, spec: PipelineSpec) -> PipelineRunner:
         client = KafkaClientConfig.of(spec.source.config.connection)
         for warning in client.warnings:
             log.warning(warning, pipeline=spec.name)
@@ -133,24 +134,26 @@ class Instance:
                 allowed=["kafka"],
                 hint="run this pipeline in an instance with a local Spark master",
             )
-        around = EngineContext(
+        external = spec.source.is_foreign
+        context = EngineContext(
             instance=self.id,
             store=self.store,
-            control=self.control,
+            desired=self.desired,
             dispatcher=self.dispatcher,
-            cluster=NullCluster() if spec.source.is_foreign else self._cluster(client),
-            doorbell=IdleWatcher(client) if spec.source.is_foreign else self._doorbell(client),
+            cluster=NullCluster() if external else self._cluster(client),
+            idle_watcher=IdleWatcher(client) if external else self._idle_watcher(client),
             metrics=self.metrics,
             taps=self.taps,
             session_timeout=self.settings.engine.session_timeout,
-            season=self._season,
+            idle_policy=self._idle_policy,
+            clock=self._clock,
+            threads=self._threads,
         )
         blueprint = blueprint_of(spec, client)
-        if spec.source.is_foreign:
+        if external:
             digest = hashlib.sha256(spec.name.encode()).hexdigest()[:16]
-            blueprint = replace(blueprint, deaths=self.spark.journal(f"deaths-{digest}"))
-        pinned = spec.source.is_foreign or not parallel_safe(spec)
-        return PipelineRunner(spec, blueprint, around, pinned=pinned)
+            blueprint = replace(blueprint, deaths=self.spark.in_flight_log(f"deaths-{digest}"))
+        return PipelineRunner(spec, blueprint, context, pinned=external or not parallel_safe(spec))
 
     def _cluster(self, client: KafkaClientConfig) -> ClusterView:
         with self._changing:
@@ -158,76 +161,87 @@ class Instance:
                 self._clusters[client.identity] = ClusterView(client)
             return self._clusters[client.identity]
 
-    def _doorbell(self, client: KafkaClientConfig) -> IdleWatcher:
+    def _idle_watcher(self, client: KafkaClientConfig) -> IdleWatcher:
         with self._changing:
-            if client.identity not in self._doorbells:
-                doorbell = self._doorbells[client.identity] = IdleWatcher(client)
+            if client.identity not in self._idle_watchers:
+                watcher = self._idle_watchers[client.identity] = IdleWatcher(client)
                 if self._started:
-                    doorbell.start()
-            return self._doorbells[client.identity]
+                    watcher.start()
+            return self._idle_watchers[client.identity]
 
     def remove(self, name: str) -> None:
-        """Stop one pipeline: what is under way is finished and committed, then it leaves its group."""
+        """Stop one pipeline: what is in flight is finished and committed, then it leaves its group."""
         self._leave(name)
         self.metrics.forget(name)
 
     def _leave(self, name: str) -> None:
-        gone = [flow for flow in self.flows if flow.name == name]
+        gone = [runner for runner in self.runners if runner.name == name]
         self._end(gone, self.settings.engine.stop_timeout)
         with self._changing:
-            self.flows = [flow for flow in self.flows if flow not in gone]
+            self.runners = [runner for runner in self.runners if runner not in gone]
+        self._release_clients(gone)
 
-    def _end(self, flows: Sequence[PipelineRunner], timeout: float) -> None:
-        end = time.monotonic() + timeout
-        for flow in flows:
-            flow.stop()
-        for flow in flows:
-            if flow.started and not flow.wait_ended(max(0.1, end - time.monotonic())):
+    def _release_clients(self, gone: Sequence[PipelineRunner]) -> None:
+        """Close clients that no pipeline uses any more, after a password was rotated for instance. Those of a runner
+        that did not end in time stay open: it may still use them."""
+        ended = [runner for runner in gone if not runner.started or runner.wait_ended(0.0)]
+        with self._changing:
+            used = {id(part) for r in self.runners for part in (r.context.cluster, r.context.idle_watcher)}
+            for runner in ended:
+                for held in (self._clusters, self._idle_watchers):
+                    for identity, client in list(held.items()):
+                        mine = client in (runner.context.cluster, runner.context.idle_watcher)
+                        if mine and id(client) not in used:
+                            del held[identity]
+                            (client.close if isinstance(client, ClusterView) else client.stop)()
+
+    def _end(self, runners: Sequence[PipelineRunner], timeout: float) -> None:
+        deadline = Deadline.after(timeout, self._clock)
+        for runner in runners:
+            runner.stop()
+        for runner in runners:
+            if runner.started and not runner.wait_ended(max(0.1, deadline.remaining)):
                 self.stopped_cleanly = False
-                log.warning("pipeline did not stop in time", pipeline=flow.name)
+                log.warning("pipeline did not stop in time", pipeline=runner.name)
 
     def stop(self, within: float | None = None) -> None:
-        """Finish what is under way, commit it, close actions, leave the groups; within `stop_timeout`."""
-        timeout = self.settings.engine.stop_timeout if within is None else within
-        end = time.monotonic() + timeout
+        """Finish what is in flight, commit it, close actions, leave the groups; within `stop_timeout`."""
+        deadline = Deadline.after(self.settings.engine.stop_timeout if within is None else within, self._clock)
         with self._changing:
-            self._over = True
-        self._end(self.flows, timeout)
-        if self._started and not self.runs.stop(max(1.0, end - time.monotonic())):
+            self._stopping = True
+        self._end(self.runners, deadline.remaining)
+        if self._started and not self.runs.stop(max(1.0, deadline.remaining)):
             self.stopped_cleanly = False
             log.warning("runs did not end in time")
-        self.control.stop()
-        self._watch.stop()
-        for doorbell in self._doorbells.values():
-            doorbell.stop()
-        self.dispatcher.stop(max(1.0, end - time.monotonic()))
-        if self._publisher.is_alive():
+        self.desired.stop()
+        self._monitor.stop()
+        for watcher in self._idle_watchers.values():
+            watcher.stop()
+        self.dispatcher.stop(max(1.0, deadline.remaining))
+        if self._publisher.is_alive:
             self._publisher.stop()
-        self.spark.stop(max(5.0, end - time.monotonic()))
+        self.spark.stop(max(5.0, deadline.remaining))
         log.info("instance stopped", instance=self.id)
 
     def snapshot(self) -> list[PipelineView]:
         """Every pipeline as this instance sees it now."""
         views = [PipelineView(name=row.pipeline, state=row.state, reason=row.reason) for row in self.invalid]
-        for flow in list(self.flows):
-            done = flow.books.summary()
-            with flow.lock:
-                lag = flow.membership.lag() if flow.membership.settled else None
+        for runner in list(self.runners):
+            done = runner.stats.summary()
             views.append(
                 PipelineView(
-                    name=flow.name,
-                    state=flow.state,
-                    reason=flow.said,
+                    name=runner.name,
+                    state=runner.state,
+                    reason=runner.status.explanation,
                     events=done.events,
                     acted=done.acted,
                     filtered=done.filtered,
                     failed=done.failed,
-                    rate=flow.books.rate(),
+                    rate=runner.stats.rate(),
                     p50_ms=done.p50_ms,
                     p99_ms=done.p99_ms,
-                    lag=lag,
+                    lag=runner.lag(),
                     dead_letters=done.failed,
-                    temperature=flow.temperature,
                 )
             )
         return views
@@ -238,41 +252,41 @@ class Instance:
         return [*found, "Spark's JVM has ended"] if self.spark.died else found
 
     def failed_everywhere(self) -> set[str]:
-        """Pipelines that no instance runs until a person says so; another one could run those that failed here only."""
-        return {flow.name for flow in list(self.flows) if flow.wanted.state == "failed"}
+        """Pipelines that no instance runs until a person resumes them; another one could run those that failed here
+        only."""
+        return {runner.name for runner in list(self.runners) if runner.desired.state == "failed"}
 
     def summary(self) -> dict[str, PipelineSummary]:
-        return {flow.name: flow.books.summary() for flow in self.flows}
+        return {runner.name: runner.stats.summary() for runner in self.runners}
 
     def ends(self) -> dict[str, dict[Partition, int]]:
         """End offsets of everything the pipelines subscribe to, for `--until-caught-up`."""
-        return {flow.name: _ends(flow) for flow in self.flows}
+        return {runner.name: _ends(runner) for runner in self.runners}
 
     def caught_up(self, ends: dict[str, dict[Partition, int]]) -> bool:
         """True when all of it is finished and committed, by this instance or by others of the group."""
-        return all(_caught_up(flow, ends[flow.name]) for flow in self.flows)
+        return all(_caught_up(runner, ends[runner.name]) for runner in self.runners)
 
 
-def _ends(flow: PipelineRunner) -> dict[Partition, int]:
-    config, cluster = flow.spec.source.config, flow.around.cluster
+def _ends(runner: PipelineRunner) -> dict[Partition, int]:
+    config, cluster = runner.spec.source.config, runner.context.cluster
     counts = cluster.topics()
     names = config.subscribed(counts)
     marks = cluster.watermarks([(name, p) for name in names for p in range(counts[name])])
     return {tp: high for tp, (_, high) in marks.items()}
 
 
-def _caught_up(flow: PipelineRunner, ends: dict[Partition, int]) -> bool:
-    if flow.halted:
+def _caught_up(runner: PipelineRunner, ends: dict[Partition, int]) -> bool:
+    if runner.is_halted:
         return True
-    with flow.lock:
-        owned = set(flow.membership.owned)
-    if not flow.caught_up({tp: end for tp, end in ends.items() if tp in owned}):
+    owned = set(runner.partitions.keys())
+    if not runner.caught_up({tp: end for tp, end in ends.items() if tp in owned}):
         return False
     elsewhere = {tp: end for tp, end in ends.items() if tp not in owned}
-    if not elsewhere or not flow.membership.commits:
+    if not elsewhere or not runner.membership.commits:
         return True
     try:
-        committed = flow.around.cluster.committed(flow.spec.group, sorted(elsewhere))
+        committed = runner.context.cluster.committed(runner.spec.group, sorted(elsewhere))
     except PenstockError:
         return False
     return all((committed.get(tp, (None, None))[0] or 0) >= end for tp, end in elsewhere.items())

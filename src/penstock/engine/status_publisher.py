@@ -1,21 +1,22 @@
-"""Tells the store and the metrics, every second, what this instance is doing."""
+"""Writes into the store, every second, what this instance is doing."""
 
 from __future__ import annotations
 
 import os
 import socket
-import threading
-import time
 from typing import Protocol
 
 import structlog
 
 from penstock.config.settings import Settings
 from penstock.config.stored import stored
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import Unavailable
 from penstock.core.interval import IntervalGate
 from penstock.core.memory import give_back
 from penstock.core.metrics import Metrics
+from penstock.core.periodic import Periodic
+from penstock.core.threads import THREADS, Threads
 from penstock.engine.dead_letter_retention import DeadLetterRetention
 from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.store import InstanceRow, OwnedPartition, StateRow, Store
@@ -27,10 +28,6 @@ _GIVES_BACK = 30.0
 _PARTITIONS = 2.0
 _HEARTBEAT = 2.0
 _EXPIRE = 60.0
-_PATIENCE = 5.0
-"""Seconds after which a store that has not answered counts as away: a server that hangs refuses nothing for long."""
-_LAST_WORDS = 10.0
-"""Seconds that a stop waits for the store to be told of it: fewer than SQLite waits for a lock, or a stop may last."""
 
 
 class Published(Protocol):
@@ -40,56 +37,73 @@ class Published(Protocol):
     settings: Settings
     store: Store
     metrics: Metrics
-    flows: list[PipelineRunner]
+    runners: list[PipelineRunner]
     invalid: list[StateRow]
 
 
-class Publisher(threading.Thread):
+class StatusPublisher:
     """One per instance."""
 
-    def __init__(self, published: Published, version: str, http_address: str | None) -> None:
-        super().__init__(name="publisher", daemon=True)
+    def __init__(
+        self,
+        published: Published,
+        version: str,
+        http_address: str | None,
+        *,
+        clock: Clock = SYSTEM,
+        threads: Threads = THREADS,
+        every: float = _EVERY,
+        patience: float = 5.0,
+        stop_within: float = 10.0,
+    ) -> None:
+        """`patience`: seconds after which a store that has not answered counts as unavailable: a server that hangs
+        refuses nothing for long. `stop_within`: seconds that a stop waits for the last write, fewer than SQLite waits
+        for a lock."""
         self._row = InstanceRow(
             id=published.id,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=version,
-            started_at=int(time.time() * 1000),
+            started_at=clock.now_ms(),
             http_address=http_address,
         )
         self._published, self._store, self._metrics = published, published.store, published.metrics
+        self._clock, self._patience, self._stop_within = clock, patience, stop_within
         self._trouble: str | None = None
         """Why the store could not be written last time."""
         self._asked_at: float | None = None
-        """When the writing began that is still under way."""
+        """When the write began that is still in progress."""
         self._last: dict[str, object] = {}
         self._said: set[str] = set()
-        """Pipelines of which the store has a word of this instance."""
-        self._times = IntervalGate()
-        self._janitor = DeadLetterRetention(published.store, published.settings.dead_letters)
-        self._done = threading.Event()
+        """Pipelines of which the store has a state of this instance."""
+        self._times = IntervalGate(clock)
+        self._retention = DeadLetterRetention(published.store, published.settings.dead_letters, clock)
+        self._stopping = False
+        self._loop = Periodic(
+            "status-publisher",
+            self.publish,
+            every=every,
+            owner="StatusPublisher",
+            last=self._leave,
+            threads=threads,
+        )
 
-    def run(self) -> None:
-        while not self._done.wait(_EVERY):
-            try:
-                self.publish()
-            except Exception:
-                log.exception("publishing failed; it goes on")
-        try:
-            self._leave()
-        except Exception:
-            log.exception("the store was not told of the stop")
+    def start(self) -> None:
+        self._loop.start()
 
     def stop(self) -> None:
-        """A last word, then the instance is forgotten; what it did stays in the history. A store that hangs is not
-        waited for: others see that this instance is silent."""
-        self._done.set()
-        self.join(_LAST_WORDS)
-        if self.is_alive() or self.trouble is not None:
+        """A last write, then the instance is forgotten; what it did stays in the history. A store that hangs is not
+        waited for: the missing heartbeat shows that this instance is gone."""
+        self._stopping = True
+        if not self._loop.stop(self._stop_within) or self.trouble is not None:
             log.warning("the store was not told of the stop", reason=self.trouble)
 
+    @property
+    def is_alive(self) -> bool:
+        return self._loop.is_alive
+
     def _leave(self) -> None:
-        # A store that was away a moment ago would be waited for in vain.
+        # A store that was unavailable a moment ago would be waited for in vain.
         if self.trouble is None:
             self.publish()
         if self.trouble is None:
@@ -102,12 +116,13 @@ class Publisher(threading.Thread):
     def trouble(self) -> str | None:
         """What is wrong with the store: it could not be written last time, or has not answered for a while."""
         asked_at = self._asked_at
-        waited = 0.0 if asked_at is None else time.monotonic() - asked_at
-        return self._trouble or (f"the store is away: no answer for {waited:.0f} s" if waited > _PATIENCE else None)
+        waited = 0.0 if asked_at is None else self._clock.monotonic() - asked_at
+        silent = f"the store does not answer: no answer for {waited:.0f} s" if waited > self._patience else None
+        return self._trouble or silent
 
     def publish(self) -> None:
-        """Write what has changed; an absent store is waited for."""
-        self._asked_at = time.monotonic()
+        """Write what has changed; an unavailable store is tried again with the next one."""
+        self._asked_at = self._clock.monotonic()
         try:
             self._write()
         finally:
@@ -120,10 +135,10 @@ class Publisher(threading.Thread):
             if self._times.is_due("expire", _EXPIRE):
                 self._store.instances.expire(_EXPIRE)
             self._states()
-            if not self._done.is_set():
-                self._janitor.step()
+            if not self._stopping:
+                self._retention.step()
             self._specs()
-            if self._times.is_due("partitions", _PARTITIONS) or self._done.is_set():
+            if self._times.is_due("partitions", _PARTITIONS) or self._stopping:
                 self._partitions()
             if self._times.is_due("memory", _GIVES_BACK):
                 # What the start, or a burst, has left.
@@ -144,11 +159,11 @@ class Publisher(threading.Thread):
         return True
 
     def _states(self) -> None:
-        invalid, flows = list(self._published.invalid), list(self._published.flows)
+        invalid, runners = list(self._published.invalid), list(self._published.runners)
         rows = [row for row in invalid if self._changed(f"state {row.pipeline}", row)]
-        rows += [self._state(flow) for flow in flows if self._changed(f"state {flow.name}", _mark(flow))]
+        rows += [self._state(runner) for runner in runners if self._changed(f"state {runner.name}", _mark(runner))]
         self._store.pipelines.put_states(rows)
-        names = {row.pipeline for row in invalid} | {flow.name for flow in flows}
+        names = {row.pipeline for row in invalid} | {runner.name for runner in runners}
         if gone := self._said - names:
             self._store.pipelines.forget_states(self._row.id, sorted(gone))
             self._store.partitions.put_all(self._row.id, {name: [] for name in gone})
@@ -157,40 +172,40 @@ class Publisher(threading.Thread):
 
     def _specs(self) -> None:
         """What each pipeline runs by, for commands that are given no file."""
-        for flow in list(self._published.flows):
-            if self._changed(f"spec {flow.name}", flow.spec):
-                self._store.pipelines.save_spec(flow.name, flow.spec.version, stored(flow.spec))
+        for runner in list(self._published.runners):
+            if self._changed(f"spec {runner.name}", runner.spec):
+                self._store.pipelines.save_spec(runner.name, runner.spec.version, stored(runner.spec))
 
-    def _state(self, flow: PipelineRunner) -> StateRow:
-        done = flow.books.summary()
+    def _state(self, runner: PipelineRunner) -> StateRow:
+        done = runner.stats.summary()
         return StateRow(
-            pipeline=flow.name,
+            pipeline=runner.name,
             instance=self._row.id,
-            state=flow.state,
-            reason=flow.said,
+            state=runner.state,
+            reason=runner.status.explanation,
             events=done.events,
             failures=done.failed,
             acted=done.acted,
             filtered=done.filtered,
             p50_ms=done.p50_ms,
             p99_ms=done.p99_ms,
-            revision=flow.obeyed,
+            revision=runner.observed_revision,
         )
 
     def _partitions(self) -> None:
         owned: dict[str, list[OwnedPartition]] = {}
         mirrored = []
-        for flow in list(self._published.flows):
-            rows = [OwnedPartition(p.topic, p.partition, p.committed, p.end) for p in flow.partitions()]
-            if self._changed(f"partitions {flow.name}", rows):
-                owned[flow.name] = rows
-            mirror = flow.membership.mirror_rows()
-            if self._changed(f"mirror {flow.name}", mirror):
+        for runner in list(self._published.runners):
+            rows = [OwnedPartition(p.topic, p.partition, p.committed, p.end) for p in runner.partition_statuses()]
+            if self._changed(f"partitions {runner.name}", rows):
+                owned[runner.name] = rows
+            mirror = runner.membership.mirror_rows()
+            if self._changed(f"mirror {runner.name}", mirror):
                 mirrored += mirror
         self._store.partitions.put_all(self._row.id, owned)
         self._store.offsets.mirror(mirrored)
 
 
-def _mark(flow: PipelineRunner) -> tuple[object, ...]:
+def _mark(runner: PipelineRunner) -> tuple[object, ...]:
     """Says whether its state is another one: hundreds of pipelines are asked each second, and most of them rest."""
-    return flow.state, flow.said, flow.obeyed, flow.books.entries
+    return runner.state, runner.status.explanation, runner.observed_revision, runner.stats.entries

@@ -221,7 +221,7 @@ class EnginePipeline(Pipeline):
 
         def end_when_failed() -> None:
             while not self._stop.wait(_LOOK_EVERY):
-                if all(flow.state == "failed" for flow in instance.flows):
+                if all(flow.state == "failed" for flow in instance.runners):
                     self._stop.set()
 
         threading.Thread(target=end_when_failed, daemon=True, name=f"watch-{self.name}").start()
@@ -236,5 +236,5 @@ class EnginePipeline(Pipeline):
     def stats(self) -> PipelineStats:
         from penstock.service.statistics import statistics  # noqa: PLC0415 - as above
 
-        flows = self._instance.flows if self._instance else ()
+        flows = self._instance.runners if self._instance else ()
         return PipelineStats.of(statistics(flows[0])) if flows else PipelineStats()

@@ -136,7 +136,7 @@ class Lineage(threading.Thread):
             elif time.monotonic() >= run.said_at + self._settings.every and self._read(run) > run.said:
                 self._tell(run, "RUNNING")
         for name, flow in flows.items():
-            counts = flow.books.counts
+            counts = flow.stats.counts
             if name not in self._known and flow.state == "failed" and counts.read:
                 # It began and failed between two looks.
                 self._end(self._begin(flow, 0, 0), "FAIL")
@@ -155,7 +155,7 @@ class Lineage(threading.Thread):
 
     @staticmethod
     def _read(run: _Run) -> int:
-        return run.flow.books.counts.read - run.read_before
+        return run.flow.stats.counts.read - run.read_before
 
     def _tell(self, run: _Run, kind: str) -> None:
         run.said_at, run.said = time.monotonic(), self._read(run)
@@ -189,9 +189,8 @@ class Lineage(threading.Thread):
         )
 
         flow = run.flow
-        read, acted = run.said, flow.books.counts.acted - run.acted_before
-        with flow.lock:
-            owned = [topic for topic, _ in flow.membership.owned]
+        read, acted = run.said, flow.stats.counts.acted - run.acted_before
+        owned = [topic for topic, _ in flow.partitions.keys()]
         about: dict[str, Any] = {
             "processing_engine": processing_engine_run.ProcessingEngineRunFacet(__version__, "penstock")
         }

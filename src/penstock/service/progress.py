@@ -25,11 +25,11 @@ class Progress:
 
     def end_after(self, patience: float) -> None:
         """Raise `NoProgress` when nothing has moved for so many seconds."""
-        seen = [_how_far(flow) for flow in self._instance.flows]
+        seen = [_how_far(flow) for flow in self._instance.runners]
         if seen != self._seen:
             self._seen, self._moved_at = seen, time.monotonic()
         elif time.monotonic() > self._moved_at + patience:
-            states = [f"{flow.name} is {flow.state}{_why(flow)}" for flow in self._instance.flows if not flow.halted]
+            states = [f"{flow.name} is {flow.state}{_why(flow)}" for flow in self._instance.runners if not flow.is_halted]
             raise NoProgress(
                 f"not caught up, and nothing has moved for {patience:g} s: {'; '.join(states)}",
                 hint="what is committed counts as done; --timeout sets how long to wait",
@@ -37,8 +37,8 @@ class Progress:
 
 
 def _how_far(flow: PipelineRunner) -> tuple[int, int]:
-    with flow.lock:
-        return flow.books.counts.read, sum(own.position for own in flow.membership.owned.values())
+    with flow.partitions.lock:
+        return flow.stats.counts.read, sum(state.position for state in flow.partitions)
 
 
 def _why(flow: PipelineRunner) -> str:

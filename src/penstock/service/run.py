@@ -130,7 +130,7 @@ def run_instance(
             store,
             settings,
             taking,
-            others=lambda: [flow.spec for flow in list(instance.flows)],
+            others=lambda: [flow.spec for flow in list(instance.runners)],
             named=box.named,
         )
         triggers = Triggers(store, box, settings, defaults, InstanceRunner(instance, taking.learn))
@@ -156,7 +156,7 @@ def run_instance(
             if not (until_caught_up or until_over):
                 managed.start()
             _wait(instance, asked.asked, patience if until_caught_up else None, until_over=until_over)
-            failed = bool(loaded.problems) or (until_caught_up and any(flow.halted for flow in instance.flows))
+            failed = bool(loaded.problems) or (until_caught_up and any(flow.is_halted for flow in instance.runners))
         finally:
             ends = Deadline.after(settings.engine.stop_timeout)
             if on_stopping:
@@ -164,7 +164,7 @@ def run_instance(
             _end_lookers(managed, reloader, triggers)
             upkeep.close()
             instance.stop(ends.remaining)
-        failures = tuple(flow.name for flow in instance.flows if flow.state == "failed")
+        failures = tuple(flow.name for flow in instance.runners if flow.state == "failed")
         return RunSummary(
             instance.summary(),
             # Whoever stops an instance asks whether it stopped; what failed before was told when it did.
@@ -172,7 +172,7 @@ def run_instance(
             failed_pipelines=failures,
             asked=asked.asked.is_set(),
             clean=instance.stopped_cleanly,
-            statistics={flow.name: statistics(flow) for flow in instance.flows},
+            statistics={flow.name: statistics(flow) for flow in instance.runners},
         )
 
 
@@ -214,9 +214,9 @@ def _loaded(paths: Sequence[Path | str], defaults: TriggerDefaults, *, strict: b
 
 
 def _say_what_does_not_run(instance: Instance) -> None:
-    for flow in instance.flows:
-        if flow.wanted.state != "running":
-            state, reason = flow.wanted.shown()
+    for flow in instance.runners:
+        if flow.desired.state != "running":
+            state, reason = flow.desired.shown()
             hint = f"`penstock pipelines resume {flow.name}` brings it back"
             log.warning("pipeline does not run", pipeline=flow.name, state=state, reason=reason, hint=hint)
 
@@ -239,11 +239,11 @@ def _wait(instance: Instance, asked: threading.Event, patience: float | None, *,
                 "Spark's JVM has ended; nothing beyond what is committed counts as done",
                 hint="start again; if it was killed for memory, lower spark.driver.memory or give the machine more",
             )
-        states = {flow.state for flow in instance.flows}
+        states = {flow.state for flow in instance.runners}
         if all_failed != (all_failed := states == {"failed"}) and all_failed:
             log.error("every pipeline has failed")
-        if until_over and all(flow.over for flow in instance.flows):
+        if until_over and all(flow.is_over for flow in instance.runners):
             return
-        if instance.flows and all(flow.finished for flow in instance.flows):
+        if instance.runners and all(flow.finished for flow in instance.runners):
             return
         time.sleep(_LOOK_EVERY)

@@ -24,7 +24,7 @@ class Signals:
         offer_metrics(settings, METRICS)
 
     def _flows(self) -> list[PipelineRunner]:
-        return list(self._instance.flows) if self._instance else []
+        return list(self._instance.runners) if self._instance else []
 
     def begin(self, instance: Instance) -> None:
         """The pipelines run now."""

@@ -23,7 +23,7 @@ _NAMES = {"__filter": "FilterTransformer"}
 
 def statistics(flow: PipelineRunner) -> dict[str, Any]:
     """DataHub's object; an event that is acted on, dropped, deferred, or failed with CONTINUE counts as a success."""
-    spec, books = flow.spec, flow.books
+    spec, books = flow.spec, flow.stats
     counts, cut = books.counts, len(spec.filters)
     failed = counts.failed if spec.options.failure_mode == "CONTINUE" else 0
     # Neither reaches a filter of DataHub's, so it does not count them.

@@ -80,9 +80,9 @@ class Taking:
 
     def _show(self) -> None:
         why = {**self._stale, **self._refused}
-        for flow in self._instance.flows:
-            flow.stale = why.get(flow.name)
-        running = {flow.name for flow in self._instance.flows}
+        for flow in self._instance.runners:
+            flow.status.stale = why.get(flow.name)
+        running = {flow.name for flow in self._instance.runners}
         shown = {name: text for name, text in why.items() if name not in running}
         for problem in self._problems:
             if not any(str(problem) in text for text in why.values()):

@@ -56,7 +56,7 @@ class InstanceRunner:
         if flow is None:
             return "its pipeline is gone"
         # What people or the breaker have stopped stays stopped.
-        failed = flow.state == "failed" and flow.wanted.state == "running"
+        failed = flow.state == "failed" and flow.desired.state == "running"
         return flow.reason or "it has failed" if failed else None
 
     def refused(self, name: str, reason: str | None) -> None:
@@ -68,8 +68,8 @@ class InstanceRunner:
     def _flow(self, name: str) -> PipelineRunner | None:
         # Hundreds of triggers are asked about, twice a second; a change makes the instance's list another one.
         flows, by_name = self._known
-        if flows is not self._instance.flows:
-            flows = self._instance.flows
+        if flows is not self._instance.runners:
+            flows = self._instance.runners
             by_name = {flow.name: flow for flow in flows}
             self._known = flows, by_name
         return by_name.get(name)

@@ -80,7 +80,7 @@ class Instance:
             "transform": [{"type": "drop", "config": {"fields": ["internal"]}}],
             "action": {"type": "hello_world"},
         }
-        self.flows = [
+        self.runners = [
             Flow(name, PipelineSpec.model_validate(document | {"name": name}))
             for name in ("large-orders", "kept-orders")
         ]

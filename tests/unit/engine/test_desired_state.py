@@ -12,6 +12,8 @@ import pytest
 from penstock.core.metrics import Metrics
 from penstock.engine.desired_state import DesiredStateSync
 from penstock.store import Store
+from penstock.store.errors import StoreError
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -39,13 +41,12 @@ def test_what_a_pipeline_wants_while_the_store_is_asked_is_written_before_the_en
     stopping.start()
     answer.set()
     stopping.join(60)
-    control.join(60)
+    until(lambda: not control.is_alive, 60, "the last write")
     assert read()["orders"].state == "failed"
 
 
 def test_a_stop_does_not_wait_for_a_store_that_hangs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.engine.desired_state._LAST_WORDS", 0.05)
-    control = DesiredStateSync("one", store, Metrics(), list)
+    control = DesiredStateSync("one", store, Metrics(), list, stop_within=0.05)
     asked, answer = threading.Event(), threading.Event()
 
     def hang(*_: object, **__: object) -> Any:
@@ -58,7 +59,21 @@ def test_a_stop_does_not_wait_for_a_store_that_hangs(store: Store, monkeypatch: 
     control.start()
     assert asked.wait(60)
     control.stop()
-    assert control.is_alive()
+    assert control.is_alive
     answer.set()
-    control.join(60)
-    assert not control.is_alive()
+    until(lambda: not control.is_alive, 60, "the loop to end")
+
+
+def test_f29_a_change_that_the_store_refuses_does_not_hide_what_is_desired_of_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = DesiredStateSync("one", store, Metrics(), list)
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise StoreError("this row is refused")
+
+    monkeypatch.setattr(store.desired, "fail", refuse)
+    sync.fail("orders", "poison", [])
+    store.desired.set("payments", "paused", by="anna", reason=None)
+    sync.refresh()
+    assert sync.desired("payments").paused

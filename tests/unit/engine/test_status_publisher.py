@@ -13,7 +13,7 @@ import pytest
 from penstock.config.settings import Settings
 from penstock.core.metrics import Metrics
 from penstock.engine.pipelines.runner import PipelineRunner
-from penstock.engine.status_publisher import Publisher
+from penstock.engine.status_publisher import StatusPublisher
 from penstock.store import StateRow, Store
 from penstock.store.errors import StoreUnavailable
 from tests.support.waiting import until
@@ -27,7 +27,7 @@ class Here:
     id: str = "here"
     settings: Settings = field(default_factory=Settings)
     metrics: Metrics = field(default_factory=Metrics)
-    flows: list[PipelineRunner] = field(default_factory=list)
+    runners: list[PipelineRunner] = field(default_factory=list)
     invalid: list[StateRow] = field(default_factory=list)
 
     def bad(self, *names: str) -> None:
@@ -57,7 +57,7 @@ def told(here: Here) -> list[str]:
 
 def test_what_an_instance_has_no_more_is_forgotten(here: Here) -> None:
     here.store.pipelines.put_state("a", "elsewhere", "running")
-    publisher = Publisher(here, "1", None)
+    publisher = StatusPublisher(here, "1", None)
     here.bad("a", "b")
     publisher.publish()
     assert told(here) == ["a", "b"]
@@ -71,7 +71,7 @@ def test_what_an_instance_has_no_more_is_forgotten(here: Here) -> None:
 
 
 def test_a_store_that_is_away_is_a_trouble_until_it_is_back(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    publisher = Publisher(here, "1", None)
+    publisher = StatusPublisher(here, "1", None)
     here.bad("a")
 
     def away(_rows: Any) -> None:
@@ -88,10 +88,9 @@ def test_a_store_that_is_away_is_a_trouble_until_it_is_back(here: Here, monkeypa
 
 def test_a_store_that_hangs_is_a_trouble_before_it_fails(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen server refuses nothing: its clients wait for much longer than a probe does."""
-    publisher = Publisher(here, "1", None)
+    publisher = StatusPublisher(here, "1", None, patience=0.05)
     here.bad("a")
     hang = Hanging()
-    monkeypatch.setattr("penstock.engine.status_publisher._PATIENCE", 0.05)
     monkeypatch.setattr(here.store.pipelines, "put_states", hang)
     writing = threading.Thread(target=publisher.publish)
     writing.start()
@@ -113,8 +112,7 @@ def test_every_transaction_of_the_store_is_told(here: Here) -> None:
 def test_a_stop_tells_the_store_and_does_not_wait_for_one_that_hangs(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engine.status_publisher._EVERY", 0.01)
-    publisher = Publisher(here, "1", None)
+    publisher = StatusPublisher(here, "1", None, every=0.01)
     here.bad("a")
     publisher.start()
     until(lambda: here.store.instances.alive(60), 60, "the instance is known")
@@ -122,13 +120,11 @@ def test_a_stop_tells_the_store_and_does_not_wait_for_one_that_hangs(
     assert here.store.instances.alive(60) == []
 
     hang = Hanging()
-    monkeypatch.setattr("penstock.engine.status_publisher._LAST_WORDS", 0.05)
     monkeypatch.setattr(here.store.pipelines, "put_states", hang)
-    hung = Publisher(here, "1", None)
+    hung = StatusPublisher(here, "1", None, every=0.01, stop_within=0.05)
     hung.start()
     assert hang.asked.wait(60)
     hung.stop()
-    assert hung.is_alive(), "it was not waited for"
+    assert hung.is_alive, "it was not waited for"
     hang.answer.set()
-    hung.join(60)
-    assert not hung.is_alive()
+    until(lambda: not hung.is_alive, 60, "the loop to end")

@@ -30,10 +30,10 @@ class Instance:
     """As much of an instance as the desk asks for."""
 
     def __init__(self) -> None:
-        self.flows: list[Flow] = []
+        self.runners: list[Flow] = []
 
     def snapshot(self) -> list[PipelineView]:
-        return [PipelineView(name=flow.name, state="starting", reason=None) for flow in self.flows]
+        return [PipelineView(name=flow.name, state="starting", reason=None) for flow in self.runners]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_pipeline_that_has_just_begun_here_is_known(store: Store) -> None:
     someone = system_actor("tests")
     with pytest.raises(NotFound):
         desk.pipeline(someone, "pipelines.view", "orders")
-    instance.flows.append(Flow("orders"))
+    instance.runners.append(Flow("orders"))
     desk.pipeline(someone, "pipelines.view", "orders")
     assert desk.snapshot().status("orders").state == "starting"
 

@@ -31,8 +31,11 @@ def spec(action: dict[str, Any] | None = None, **source: Any) -> PipelineSpec:
 
 
 @dataclass
-class Membership:
-    owned: dict[tuple[str, int], object] = field(default_factory=dict)
+class Partitions:
+    owned: list[tuple[str, int]] = field(default_factory=list)
+
+    def keys(self) -> list[tuple[str, int]]:
+        return self.owned
 
 
 @dataclass
@@ -45,9 +48,8 @@ class FakeFlow:
     spec: PipelineSpec
     state: str = "running"
     reason: str | None = None
-    books: Books = field(default_factory=Books)
-    membership: Membership = field(default_factory=Membership)
-    lock: Any = field(default_factory=threading.RLock)
+    stats: Books = field(default_factory=Books)
+    partitions: Partitions = field(default_factory=Partitions)
 
     @property
     def name(self) -> str:
@@ -78,12 +80,12 @@ class Taken:
 
 def test_a_receiver_gets_start_and_complete_with_datasets_and_counts() -> None:
     table = {"type": "table", "config": {"url": "postgresql://me:hush@db/shop", "table": "t", "columns": {"id": "id"}}}
-    flow = FakeFlow(spec(table), membership=Membership({("orders", 0): None, ("orders", 1): None}))
+    flow = FakeFlow(spec(table), partitions=Partitions([("orders", 0), ("orders", 1)]))
     with Receiver() as receiver:
         settings = LineageSettings(url=receiver.url, api_key="very-secret", namespace="shop")
         told = reporter([flow], settings, sender(settings))
         told.look()
-        flow.books.counts.read, flow.books.counts.acted = 12, 10
+        flow.stats.counts.read, flow.stats.counts.acted = 12, 10
         flow.state = "stopped"
         told.stop()
         requests = list(receiver.received)
@@ -109,7 +111,7 @@ def test_a_pipeline_that_reads_is_told_of_again() -> None:
     told._runs["p"].said_at -= 2.0
     told.look()
     assert len(told._pending) == 1, "it has read nothing since"
-    flow.books.counts.read = 5
+    flow.stats.counts.read = 5
     told.look()
     told.look()
     told._flush()

@@ -45,11 +45,11 @@ class FakeInstance:
         if spec.name in self.refuses:
             raise ConfigError("the key is not there")
         self.remove(spec.name)
-        self.flows.append(FakeFlow(spec))
-        return self.flows[-1]
+        self.runners.append(FakeFlow(spec))
+        return self.runners[-1]
 
     def remove(self, name: str) -> None:
-        self.flows = [flow for flow in self.flows if flow.name != name]
+        self.runners = [flow for flow in self.runners if flow.name != name]
 
     @property
     def problems(self) -> float | None:
@@ -83,7 +83,7 @@ def test_a_bad_file_is_shown_by_its_name(taker: Taking, instance: FakeInstance, 
     taker.tell(loaded, {})
     for spec in loaded.specs:
         taker.take(spec, loaded)
-    assert [flow.name for flow in instance.flows] == ["good"]
+    assert [flow.name for flow in instance.runners] == ["good"]
     assert instance.problems == 1
     [(name, reason)] = instance.shown.items()
     assert name.endswith("bad.yaml")
@@ -96,10 +96,10 @@ def test_a_running_pipeline_says_that_its_file_is_bad(taker: Taking, instance: F
     taker.take(loaded.specs[0], loaded)
     again = read(tmp_path, good="name: good\nsauce: {}\n")
     taker.tell(again, {"good": "; ".join(map(str, again.problems))})
-    assert "sauce" in str(instance.flows[0].stale)
+    assert "sauce" in str(instance.runners[0].stale)
     assert instance.shown == {}
     taker.tell(read(tmp_path, good=TEXT.format(name="good")), {})
-    assert instance.flows[0].stale is None
+    assert instance.runners[0].stale is None
 
 
 def test_what_others_show_stays(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
@@ -118,20 +118,20 @@ def test_one_that_cannot_be_made_leaves_the_old_one(taker: Taking, instance: Fak
     again = read(tmp_path, good=TEXT.format(name="good"), new=TEXT.format(name="new"))
     for spec in again.specs:
         taker.take(spec, again)
-    assert [flow.name for flow in instance.flows] == ["good"]
-    assert "the key is not there" in str(instance.flows[0].stale)
+    assert [flow.name for flow in instance.runners] == ["good"]
+    assert "the key is not there" in str(instance.runners[0].stale)
     assert list(instance.shown) == ["new"]
     assert instance.problems == 2
     # A later look, at which nothing is wrong with the files, does not make it forgotten.
     taker.tell(read(tmp_path), {})
-    assert "the key is not there" in str(instance.flows[0].stale)
+    assert "the key is not there" in str(instance.runners[0].stale)
     instance.refuses = set()
     for spec in again.specs:
         taker.take(spec, Loaded())
-    assert [(flow.name, flow.stale) for flow in instance.flows] == [("good", None), ("new", None)]
+    assert [(flow.name, flow.status.stale) for flow in instance.runners] == [("good", None), ("new", None)]
     assert instance.shown == {}
     taker.drop("new")
-    assert [flow.name for flow in instance.flows] == ["good"]
+    assert [flow.name for flow in instance.runners] == ["good"]
 
 
 def test_what_was_refused_is_forgotten_with_its_file(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
@@ -146,10 +146,10 @@ def test_what_was_refused_is_forgotten_with_its_file(taker: Taking, instance: Fa
     (tmp_path / "good.yaml").write_text(TEXT.format(name="good").replace("[a]", "[b]"))
     reloader.look()
     assert (list(instance.shown), instance.problems) == (["new"], 2)
-    assert [flow.name for flow in instance.flows if flow.stale] == ["good"]
+    assert [flow.name for flow in instance.runners if flow.status.stale] == ["good"]
     (tmp_path / "new.yaml").unlink()
     reloader.look()
     assert (instance.shown, instance.problems) == ({}, 1)
     (tmp_path / "good.yaml").unlink()
     reloader.look()
-    assert ([flow.name for flow in instance.flows], instance.shown, instance.problems) == (["other"], {}, 0)
+    assert ([flow.name for flow in instance.runners], instance.shown, instance.problems) == (["other"], {}, 0)

@@ -1,101 +1,102 @@
-"""How much a pipeline has to do: cold, warm or hot, judged from its units."""
+"""How much a pipeline has to do: idle, shared or dedicated, judged from its units."""
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Final, Literal
 
+from penstock.core.clock import SYSTEM, Clock
+from penstock.core.threads import THREADS, Threads
 from penstock.pipeline.messages import UnitOutcome
 
-Temperature = Literal["cold", "warm", "hot"]
+ActivityState = Literal["idle", "shared", "dedicated"]
+"""Idle: holds nothing, the idle watcher wakes it. Shared: rides in a shared lane. Dedicated: has lanes of its own."""
 
-_BUSY = 0.6
-"""Share of a unit's time spent on events, with more waiting, from which on a pipeline gets lanes of its own."""
-_BUSY_UNITS = 3
-"""So many busy units in a row before it gets them: a short burst is over before the move would pay."""
-_CALM = 0.3
+_BUSY: Final = 0.6
+"""Share of a unit's time spent on events, with more waiting, above which a pipeline gets dedicated lanes."""
+_BUSY_UNITS: Final = 3
+"""Busy units in a row before it gets them: a short burst is over before the move would pay."""
+_CALM: Final = 0.3
 """Share below which it could do without them."""
-_CALM_UNITS = 4
-"""So many calm units in a row in each lane, before it comes home: moving costs a new consumer."""
-
-
+_CALM_UNITS: Final = 4
+"""Calm units in a row, per lane, before it returns to a shared lane: each move costs a new consumer."""
 _FEW: Final = 32
+"""Up to this many active pipelines the idle timeout has its full length."""
 _LONGEST: Final = 60.0
 _SHORTEST: Final = 5.0
-_RESTS: Final = 1.0
-_RESTS_LONGEST: Final = 2.0
+_POLL_EVERY: Final = 1.0
+_POLL_EVERY_AT_MOST: Final = 2.0
 _PIPELINES: Final = 100
-"""As long as there are no more, they rest a second at a time."""
+"""Up to this many pipelines an idle one polls its group every second."""
 
 
 class IdlePolicy:
-    """How long the pipelines of an instance stay warm without events: a minute while few are, less the more there are.
-    Each costs a look some times a second, and hundreds of them a core."""
+    """Idle timeout shared by all pipelines of an instance: 60 s for up to 32 active pipelines, shrinking to 5 s as their
+    number grows, because every active pipeline polls several times a second."""
 
-    def __init__(self) -> None:
-        self._awake: set[Activity] = set()
+    def __init__(self, *, threads: Threads = THREADS) -> None:
+        self._active: set[Activity] = set()
         self._all: set[Activity] = set()
-        self._lock = threading.Lock()
+        self._lock = threads.lock()
 
-    def enter(self, warmth: Activity) -> None:
+    def enter(self, activity: Activity) -> None:
         with self._lock:
-            self._all.add(warmth)
+            self._all.add(activity)
 
-    def leave(self, warmth: Activity) -> None:
+    def leave(self, activity: Activity) -> None:
         with self._lock:
-            self._all.discard(warmth)
-            self._awake.discard(warmth)
+            self._all.discard(activity)
+            self._active.discard(activity)
 
-    def note(self, warmth: Activity, *, awake: bool) -> None:
+    def note(self, activity: Activity, *, active: bool) -> None:
         with self._lock:
-            (self._awake.add if awake else self._awake.discard)(warmth)
+            (self._active.add if active else self._active.discard)(activity)
 
     @property
-    def rest(self) -> float:
-        """Seconds between looks of a cold pipeline at its group; what is told to it wakes it at once."""
-        return min(_RESTS_LONGEST, max(_RESTS, len(self._all) / _PIPELINES))
+    def poll_every(self) -> float:
+        """Seconds between two polls of the group by an idle pipeline; its mailbox wakes it at once."""
+        return min(_POLL_EVERY_AT_MOST, max(_POLL_EVERY, len(self._all) / _PIPELINES))
 
     @property
-    def cold_after(self) -> float:
-        return max(_SHORTEST, _LONGEST * min(1.0, _FEW / max(1, len(self._awake))))
+    def idle_after(self) -> float:
+        return max(_SHORTEST, _LONGEST * min(1.0, _FEW / max(1, len(self._active))))
 
 
 class Activity:
-    """One pipeline's temperature."""
+    """One pipeline's activity."""
 
-    def __init__(self, season: IdlePolicy) -> None:
-        self.temperature: Temperature = "cold"
-        self._season = season
+    def __init__(self, policy: IdlePolicy, clock: Clock = SYSTEM) -> None:
+        self.state: ActivityState = "idle"
+        self._policy = policy
+        self._clock = clock
         self._calm = 0
         self._busy = 0
-        self._touched_at = time.monotonic()
-
-    @property
-    def is_cold(self) -> bool:
-        return self.temperature == "cold"
+        self._seen_at = clock.monotonic()
 
     @property
     def is_idle(self) -> bool:
-        """Nothing came for so long that it may sleep."""
-        return time.monotonic() - self._touched_at >= self._season.cold_after
+        return self.state == "idle"
+
+    @property
+    def is_quiet(self) -> bool:
+        """Nothing arrived for longer than the idle timeout."""
+        return self._clock.monotonic() - self._seen_at >= self._policy.idle_after
 
     def touch(self) -> None:
-        """Something came."""
-        self._touched_at = time.monotonic()
+        """Something arrived."""
+        self._seen_at = self._clock.monotonic()
 
-    def become(self, temperature: Temperature) -> None:
-        self.temperature = temperature
-        self._season.note(self, awake=temperature != "cold")
+    def become(self, state: ActivityState) -> None:
+        self.state = state
+        self._policy.note(self, active=state != "idle")
         self._calm = self._busy = 0
 
-    def after(self, outcome: UnitOutcome, seconds: float, *, lanes: int) -> Temperature | None:
-        """The temperature to change to after this unit, if any."""
+    def after(self, outcome: UnitOutcome, seconds: float, *, lanes: int) -> ActivityState | None:
+        """The state to change to after this unit, if any."""
         share = outcome.busy / seconds if seconds else 0.0
-        if self.temperature == "warm":
+        if self.state == "shared":
             self._busy = self._busy + 1 if outcome.more and share > _BUSY else 0
-            return "hot" if self._busy >= _BUSY_UNITS else None
-        if self.temperature == "hot":
+            return "dedicated" if self._busy >= _BUSY_UNITS else None
+        if self.state == "dedicated":
             self._calm = self._calm + 1 if share < _CALM else 0
-            return "warm" if self._calm >= _CALM_UNITS * lanes else None
+            return "shared" if self._calm >= _CALM_UNITS * lanes else None
         return None

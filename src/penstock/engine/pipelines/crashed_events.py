@@ -1,12 +1,21 @@
-"""An event that killed its worker twice becomes a dead letter: nobody else can tell what it was, so the driver reads
-it."""
+"""Events that killed their worker twice: read by the driver, because no worker can report them, and made dead letters.
+
+For a sink with a cursor in its database, the cursor has to pass the event, too, so that the partition can continue and
+the event can still be replayed exactly once.
+"""
 
 from __future__ import annotations
 
+from typing import Protocol
+
+from penstock.act.registry import has_cursor
+from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal, Unavailable
 from penstock.core.event import Record
+from penstock.engine.pipelines.partitions import PartitionState
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.partition_reader import PartitionReader
 from penstock.pipeline.chain import FailedItem
@@ -20,6 +29,40 @@ class Crashed(PenstockError, Terminal):
     """An event ended the process that worked on it."""
 
     code = "crash"
+
+
+class CrashedEvents(Protocol):
+    """What the driver asks about a poison event; each may raise `Unavailable`."""
+
+    def failure(self, state: PartitionState, offset: int, *, stage: Stage, reason: str) -> FailedEvent | None:
+        """The failure of the first event at or behind this offset; None: it is no longer there, or it took effect."""
+
+    def pass_over(self, state: PartitionState, offset: int) -> None:
+        """Move the target's cursor behind the event, which is a durable dead letter now."""
+
+
+class KafkaCrashedEvents:
+    """Reads the event from its topic; cursors are in the target's database."""
+
+    def __init__(self, spec: PipelineSpec, client: KafkaClientConfig) -> None:
+        self._spec, self._client = spec, client
+        self._has_cursor = has_cursor(spec)
+
+    def failure(self, state: PartitionState, offset: int, *, stage: Stage, reason: str) -> FailedEvent | None:
+        if self._has_cursor and self._was_written(state, offset):
+            return None  # I5: the table has the event although its worker died of it
+        return failure_of(self._client, self._spec.group, state.key, offset, stage=stage, reason=reason)
+
+    def _was_written(self, state: PartitionState, offset: int) -> bool:
+        from penstock.engine.pipelines.crashed_cursors import was_written  # noqa: PLC0415 - loads a database's library
+
+        return was_written(self._spec, state, offset)
+
+    def pass_over(self, state: PartitionState, offset: int) -> None:
+        if self._has_cursor and self._spec.options.failure_mode != "THROW":
+            from penstock.engine.pipelines.crashed_cursors import pass_over  # noqa: PLC0415 - as above
+
+            pass_over(self._spec, state, offset)
 
 
 def failure_of(
@@ -37,14 +80,16 @@ def failure_for(record: Record, *, stage: Stage, reason: str) -> FailedEvent:
     return failed_event(FailedItem(record, stage, error), stage, error, str)
 
 
-def _read(client: KafkaClientConfig, group: str, partition: Partition, offset: int) -> Record | None:
+def _read(
+    client: KafkaClientConfig, group: str, partition: Partition, offset: int, clock: Clock = SYSTEM
+) -> Record | None:
     reader = PartitionReader(client, name=group)
-    deadline = Deadline.after(_READ_WITHIN)
+    deadline = Deadline.after(_READ_WITHIN, clock)
     try:
         reader.place({partition: offset})
         while not deadline.expired:
             batch = reader.read(1, min(1.0, deadline.remaining))
-            if batch is not None:
+            if batch is not None and batch.records:
                 return Record.of(batch.records[0])
             if reader.at_end(partition) or partition in reader.trouble.out_of_range | reader.trouble.gone:
                 return None

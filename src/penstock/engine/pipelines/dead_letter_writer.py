@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import DeadLetter
 from penstock.engine.pipelines.dead_letter_sinks import sinks_of
-from penstock.pipeline.messages import Blueprint, FailedEvent
+from penstock.pipeline.messages import Blueprint, FailedEvent, Partition
 from penstock.store import Store
+
+TopicId = Callable[[Partition], str]
+"""The id of the topic that a partition's records were read from."""
 
 
 class DeadLetterWriter:
-    """One pipeline's way of making failures durable."""
+    """Writes the dead letters of one pipeline."""
 
     def __init__(self, blueprint: Blueprint, store: Store) -> None:
         self._spec = blueprint.spec
         self._store = store
         self._sinks = sinks_of(blueprint.spec, blueprint.client, blueprint.folder)
+        self._confirmed: list[set[int]] = [set() for _ in self._sinks]
+        """Failures that each sink has confirmed while the rest of the settling had to wait."""
 
-    def settle(self, failures: Sequence[FailedEvent], topic_ids: Mapping[str, str], by: str | None = None) -> None:
-        """I1: when this returns, the failures are dead letters in the store and in every other home.
+    def settle(self, failures: Sequence[FailedEvent], topic_id: TopicId, by: str | None = None) -> None:
+        """I1: when this returns, the failures are dead letters in the store and in every other sink.
 
-        `Unavailable` where one of them is away; the whole may be settled again.
+        Raises `Unavailable` where one of them cannot be written now; the whole may be settled again.
         """
-        letters = dead_letters(self._spec, failures, topic_ids)
+        letters = dead_letters(self._spec, failures, topic_id)
+        pairs = list(zip(failures, letters, strict=True))
+        for sink, confirmed in zip(self._sinks, self._confirmed, strict=True):
+            # The held outcome keeps its failures alive, so their identities are unique until they are settled.
+            if waiting := [pair for pair in pairs if id(pair[0]) not in confirmed]:
+                sink.write(waiting)
+                confirmed.update(id(failure) for failure, _ in waiting)
         self._store.dead_letters.record(letters, by)
-        for sink in self._sinks:
-            sink.write(list(zip(failures, letters, strict=True)))
+        for confirmed in self._confirmed:
+            confirmed.difference_update(map(id, failures))
 
     def close(self) -> None:
         for sink in self._sinks:
             sink.close()
 
 
-def dead_letters(spec: PipelineSpec, failures: Iterable[FailedEvent], topic_ids: Mapping[str, str]) -> list[DeadLetter]:
+def dead_letters(spec: PipelineSpec, failures: Iterable[FailedEvent], topic_id: TopicId) -> list[DeadLetter]:
     """I3: the record as it was, with its failure beside it."""
-    name, version, group = spec.name, spec.version, spec.group  # the version is worked out each time it is asked for
+    name, version, group = spec.name, spec.version, spec.group  # the version is computed each time it is asked for
     return [
         DeadLetter(
             pipeline=name,
             spec_version=version,
             group=group,
             topic=failed.record.topic(),
-            topic_id=topic_ids.get(failed.record.topic(), ""),
+            topic_id=topic_id((failed.record.topic(), failed.record.partition())),
             partition=failed.record.partition(),
             offset=failed.record.offset(),
             key=failed.record.key(),

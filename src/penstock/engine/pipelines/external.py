@@ -3,91 +3,69 @@ acknowledged by the worker that holds the source."""
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from penstock.config.spec import PipelineSpec
-from penstock.core.clock import SYSTEM
-from penstock.core.status import PartitionStatus
-from penstock.engine.pipelines.group import GroupMembership, Neighbours, Owner, new_epoch
+from penstock.engine.pipelines.group import Membership, new_epoch
 from penstock.engine.pipelines.partitions import PartitionState
 from penstock.kafka.admin import ClusterView
-from penstock.kafka.client import KafkaClientConfig
 from penstock.pipeline.messages import Assignment, Partition
-from penstock.store import MirrorRow
 
 _PER_MILLISECOND: Final = 1_000
-"""Numbers begin at the time of the start: so many events per millisecond, and those of different starts never meet."""
+"""Numbers begin at the time of the start, this many per millisecond: those of different starts never meet."""
 _POLL: Final = 0.2
 
 
-class ExternalMembership(GroupMembership):
-    """Takes the place of a group member; every instance has a source of its own."""
+class ExternalMembership(Membership):
+    """Every instance has a source of its own."""
 
     commits = False
     has_log = False
-
-    def __init__(self, spec: PipelineSpec, client: KafkaClientConfig, around: Neighbours, owner: Owner) -> None:
-        super().__init__(spec, client, around, owner)
-        self._left: list[Assignment] = []
-        """Where everything stood when it was left."""
+    _left: Sequence[Assignment] = ()
+    """Where everything stood when it was left."""
 
     def join(self) -> None:
-        key = (self.spec.source.type, 0)
-        self.topic_ids = {key[0]: uuid.uuid4().hex}
-        self._fresh.add(key)
-        self.total = 1
+        self._unlocated.add((self.spec.source.type, 0))
+        self._partitions.total = 1
 
     def resolve(self) -> bool:
-        if not self._fresh:
+        if not self._unlocated:
             return False
-        with self._owner.lock:
-            for topic, partition in self._fresh:
-                first = SYSTEM.now_ms() * _PER_MILLISECOND
-                own = PartitionState(topic, partition, new_epoch(), self.topic_ids[topic], first)
-                self.owned[own.key] = own
-            self._fresh = set()
+        for topic, partition in self._unlocated:
+            first = self._clock.now_ms() * _PER_MILLISECOND
+            state = PartitionState(topic, partition, new_epoch(), uuid.uuid4().hex, first, clock=self._clock)
+            state.committed_as(None, state.progress)
+            self._partitions.add(state)
+        self._unlocated = set()
         self.settled = True
         return True
 
     def poll(self, timeout: float) -> None:
         if timeout:
-            time.sleep(min(timeout, _POLL))
+            self._clock.sleep(min(timeout, _POLL))
 
     def leave(self) -> None:
-        with self._owner.lock:
-            self._left = [own.assignment() for own in self.owned.values()]
-        self.lost(list(self.owned) + list(self._fresh))
+        with self._partitions.lock:
+            self._left = [state.assignment() for state in self._partitions]
+        super().leave()
 
     def last_positions(self) -> list[Assignment]:
-        """How far everything is settled, for the worker to acknowledge it before it lets go of the source."""
-        with self._owner.lock:
-            return [own.assignment() for own in self.owned.values()] or self._left
+        """How far everything is settled, for the worker to acknowledge it before it closes the source."""
+        with self._partitions.lock:
+            return [state.assignment() for state in self._partitions] or list(self._left)
 
-    def begin_anew(self) -> None:
-        with self._owner.lock:
-            for own in self.owned.values():
-                own.begin_anew()
+    def start_over(self) -> None:
+        with self._partitions.lock:
+            for state in self._partitions:
+                state.start_over()
+                state.committed_as(None, state.progress)
 
-    def commit(self, parts: list[PartitionState]) -> None:
-        """The worker acknowledges."""
-
-    def lag(self) -> int:
-        return 0
-
-    def trouble(self) -> str | None:
-        return None
-
-    def remark(self) -> str | None:
-        return None
-
-    def partitions(self, instance: str) -> list[PartitionStatus]:  # noqa: ARG002 - the contract's signature
-        return []
-
-    def mirror_rows(self) -> list[MirrorRow]:
-        return []
+    def commit(self, states: Iterable[PartitionState]) -> None:
+        """The worker acknowledges: what is settled counts as committed."""
+        with self._partitions.lock:
+            for state in states:
+                state.committed_as(None, state.progress)
 
 
 class NullCluster(ClusterView):
@@ -95,6 +73,9 @@ class NullCluster(ClusterView):
 
     def __init__(self) -> None:
         """Nothing is connected to."""
+
+    def close(self) -> None:
+        """Nothing to close."""
 
     def topics(self, timeout: float | None = None) -> dict[str, int]:  # noqa: ARG002 - the contract's signature
         return {}

@@ -1,384 +1,513 @@
-"""A pipeline's place in its consumer group: which partitions it owns, where each stands, and the commits."""
+"""A pipeline's place in its consumer group: which partitions it owns, where each begins, and the commits."""
 
 from __future__ import annotations
 
 import itertools
-import threading
-import time
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
 
 import structlog
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.backoff import Backoff
-from penstock.core.errors import Unavailable
+from penstock.core.clock import SYSTEM, Clock
+from penstock.core.errors import PenstockError, Unavailable
 from penstock.core.failpoints import reach
-from penstock.core.metrics import Metrics
-from penstock.core.status import PartitionStatus
-from penstock.engine.pipelines.partitions import PartitionState, PendingRetry
-from penstock.engine.pipelines.positions import Position, Remembered, find, policy_offsets
-from penstock.kafka.admin import ClusterView
+from penstock.engine.pipelines.context import EngineContext
+from penstock.engine.pipelines.partitions import PartitionState, PartitionTable, PendingRetry
+from penstock.engine.pipelines.positions import Position, PositionFinder, Remembered
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.group_consumer import CommitRefused, GroupConsumer, RebalanceListener
 from penstock.pipeline.messages import Assignment, Partition
-from penstock.store import MirrorRow, Store
+from penstock.store import MirrorRow
+from penstock.store.offsets import FirstStart
 
-log = structlog.get_logger("penstock.membership")
+log = structlog.get_logger("penstock.group")
 
 CLIENT_ID = "penstock-"
-"""Beginning of the client id of Penstock's own members, unless the connection names another."""
+"""Beginning of the client id of Penstock's own group members, unless the connection names another."""
 
 _LOOK_EVERY = 3.0
-"""Seconds between looks at a cluster that gives no partitions or reports errors."""
+"""Seconds between looks at a cluster that assigns no partitions or reports errors."""
+_BLOCKED_EVERY = 10.0
+"""Seconds between looks at partitions whose committed offset lies beyond the end of their log."""
+_NEW_PARTITIONS_EVERY = 6.0
+"""Seconds between looks for new partitions, where no group says so."""
+_IDLE_POLL = 0.2
 _epochs = itertools.count(1)
 
 
 def new_epoch() -> int:
-    """Tells one assignment of a partition from the next."""
+    """Tells one assignment of a partition from the next (L4)."""
     return next(_epochs)
 
 
-class Owner(Protocol):
-    """The flow, as its membership needs it."""
+class PauseDetector:
+    """Detects pauses of the process (SIGSTOP, swap, CPU starvation) longer than a third of the session timeout. After
+    one, ownership of the partitions is verified by a commit before anything is planned.
 
-    lock: threading.RLock
+    Ticked by a runner's thread, read by lane threads.
+    """
 
-    def drain(self, partitions: list[Partition]) -> None: ...
-    def dropped(self, partitions: list[Partition]) -> None: ...
+    def __init__(self, longest: float, clock: Clock = SYSTEM) -> None:
+        self._longest = longest
+        self._clock = clock
+        self._at = clock.monotonic()
+        self.stalled = False
+        """True: there was a pause between two ticks; ownership has to be verified."""
 
+    def tick(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._at > self._longest:
+            self.stalled = True
+        self._at = now
 
-class Neighbours(Protocol):
-    """What a membership shares with others of the instance."""
+    def reset(self) -> None:
+        """Membership begins, or was verified: what happened before does not matter."""
+        self._at = self._clock.monotonic()
+        self.stalled = False
 
     @property
-    def instance(self) -> str: ...
-    @property
-    def store(self) -> Store: ...
-    @property
-    def cluster(self) -> ClusterView: ...
-    @property
-    def session_timeout(self) -> float: ...
-    @property
-    def metrics(self) -> Metrics: ...
+    def is_steady(self) -> bool:
+        """Whether the partitions are ours for all we know; lane threads may resume before the runner's thread does."""
+        return not self.stalled and self._clock.monotonic() - self._at <= self._longest
 
 
-class GroupMembership(RebalanceListener):
-    """Used by the flow's own thread; `owned` is guarded by the flow's lock, for lanes plan from it."""
+class Membership(ABC):
+    """How a pipeline gets its partitions: by its group, all of them (stateless), or one of an external source.
 
-    commits = True
-    has_log = True
-    """False: there is no log to look into, and what a worker leaves open is delivered anew, under other numbers."""
+    Used by the runner's thread only. `drain` blocks until what is in flight on revoked partitions is settled and
+    committed, or abandoned; `stop_units` asks units on lost partitions to begin no further act.
+    """
 
-    def __init__(self, spec: PipelineSpec, client: KafkaClientConfig, around: Neighbours, owner: Owner) -> None:
+    commits: ClassVar[bool] = True
+    has_log: ClassVar[bool] = True
+    """False: there is no log; what a worker leaves open is delivered again under other numbers."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        client: KafkaClientConfig,
+        context: EngineContext,
+        partitions: PartitionTable,
+        *,
+        drain: Callable[[list[Partition]], None],
+        stop_units: Callable[[list[Partition]], None],
+    ) -> None:
         self.spec = spec
-        self.owned: dict[Partition, PartitionState] = {}
-        self.topic_ids: dict[str, str] = {}
-        self.ends: dict[Partition, int] = {}
         self.settled = False
         """True once the first assignment has its positions."""
-        self.total = 0
-        """Partitions of all subscribed topics, whoever owns them, as far as known."""
-        self._client = client
-        self._around = around
-        self._cluster = around.cluster
-        self._owner = owner
-        self._fresh: set[Partition] = set()
+        self._client, self._context, self._partitions = client, context, partitions
+        self._clock = context.clock
+        self._drain, self._stop_units = drain, stop_units
+        self._unlocated: set[Partition] = set()
+        """Assigned, without a position yet."""
+
+    @abstractmethod
+    def join(self) -> None:
+        """Raises `Unavailable` or `ConfigError` when the cluster cannot be used."""
+
+    @abstractmethod
+    def poll(self, timeout: float) -> None:
+        """Serve rebalances for up to `timeout` seconds."""
+
+    @abstractmethod
+    def resolve(self) -> bool:
+        """Give newly assigned partitions their positions; True when there are new ones. Never raises `Unavailable`."""
+
+    @abstractmethod
+    def commit(self, states: Iterable[PartitionState]) -> None:
+        """I1, I2: commit what is finished, never backwards. Raises `CommitRefused`."""
+
+    def leave(self) -> None:
+        """Give all partitions up; nothing is in flight any more, or what is in flight was abandoned."""
+        self._forget([*self._partitions.keys(), *self._unlocated])
+
+    def forget_start(self) -> None:
+        """The pipeline is stopped or restarted on request: its next start applies the start policy anew where no group
+        remembers a position."""
+
+    def last_positions(self) -> list[Assignment]:
+        """What a worker has to know before it closes the pipeline."""
+        return []
+
+    def start_over(self) -> None:
+        """What the worker held of the pipeline is gone."""
+
+    def compare_topics(self, ids: Mapping[str, str]) -> None:
+        """Another topic id than the one a partition was resolved for: its offsets mean other records. The partition is
+        located again once nothing is in flight; what was committed meanwhile carries the old id."""
+        with self._partitions.lock:
+            for state in self._partitions:
+                if ids.get(state.topic, state.topic_id) != state.topic_id:
+                    state.relocate = True
+
+    def count_partitions(self, counts: Mapping[str, int]) -> None:
+        self._partitions.total = sum(counts[name] for name in self.spec.source.config.subscribed(counts))
+
+    def trouble(self) -> str | None:
+        """Why the pipeline cannot work, if it cannot."""
+        return None
+
+    def remark(self) -> str | None:
+        """Something worth knowing about a pipeline that works."""
+        return None
+
+    @property
+    def is_well(self) -> bool:
+        """True: what is assigned has its positions."""
+        return not self._unlocated
+
+    def mirror_rows(self) -> list[MirrorRow]:
+        """The last commits, for the store."""
+        return []
+
+    def _forget(self, partitions: Iterable[Partition]) -> None:
+        gone = list(partitions)
+        self._unlocated.difference_update(gone)
+        self._partitions.drop(gone)
+
+
+class LogMembership(Membership):
+    """What membership in a group and stateless reading share: partitions of Kafka topics that have to be located."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        client: KafkaClientConfig,
+        context: EngineContext,
+        partitions: PartitionTable,
+        *,
+        drain: Callable[[list[Partition]], None],
+        stop_units: Callable[[list[Partition]], None],
+    ) -> None:
+        super().__init__(spec, client, context, partitions, drain=drain, stop_units=stop_units)
+        self._cluster = context.cluster
         self._blocked: dict[Partition, str] = {}
-        self._member: GroupConsumer | None = None
-        self._retry = Backoff(first=0.5, most=10.0)
+        self._blocked_at = 0.0
+        self._retry = Backoff(first=0.5, most=10.0, clock=context.clock)
         self._trouble: str | None = None
         self._looked_at = 0.0
         self._looked = False
         """True: since it joined, the cluster was asked why there are no partitions, and nothing is wrong."""
-
-    # -- life in the group -----------------------------------------------------------------
-
-    def join(self) -> None:
-        """Raises `Unavailable` or `ConfigError` when the cluster cannot be used."""
-        self.count_partitions(self._cluster.topics(timeout=10.0))
-        self._member = GroupConsumer(
-            self._client,
-            self.spec.group,
-            self,
-            session_timeout=self._around.session_timeout,
-            client_id=f"{CLIENT_ID}{self._around.instance}",
+        self._finder = PositionFinder(
+            spec,
+            context.cluster,
+            committed=self._committed,
+            mirrored=self._mirrored,
+            first_starts=self._first_starts,
+            clock=context.clock,
         )
-        self._member.join(self.spec.source.config.subscription)
-        self._looked_at, self._looked = time.monotonic(), False
 
-    def poll(self, timeout: float) -> None:
-        if self._member is not None:
-            self._member.poll(timeout)
-            if self._member.fatal is not None:
-                raise self._member.fatal
+    @abstractmethod
+    def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:
+        """What is remembered of these partitions."""
 
-    def leave(self) -> None:
-        if self._member is not None:
-            self._member.close()
-            self._member = None
-        self.lost(list(self.owned) + list(self._fresh))
+    @abstractmethod
+    def _mirrored(self) -> dict[Partition, Remembered]:
+        """What the store remembers of them."""
 
-    def last_positions(self) -> list[Assignment]:
-        """What a worker has to know before it lets go of the pipeline."""
-        return []
+    @abstractmethod
+    def _first_starts(self, topics: Mapping[str, int], now: int) -> Mapping[str, FirstStart]:
+        """See `positions.FirstStarts`."""
+
+    @abstractmethod
+    def _commit_new(self, found: Mapping[Partition, Position]) -> None:
+        """Commit start positions before the first unit: a crash must not resolve them again, later."""
 
     def assigned(self, partitions: list[Partition]) -> None:
-        self._fresh.update(partitions)
+        self._unlocated.update(partitions)
         log.info("partitions assigned", pipeline=self.spec.name, partitions=_names(partitions))
 
-    def revoked(self, partitions: list[Partition]) -> None:
-        log.info("partitions revoked", pipeline=self.spec.name, partitions=_names(partitions))
-        self._owner.drain(partitions)
-        self._drop(partitions)
-
-    def lost(self, partitions: list[Partition]) -> None:
-        if partitions:
-            if self._member is not None:  # else it is we who have left
-                self._around.metrics.rebalances.labels(self.spec.name, "lost").inc()
-            self._drop(partitions)
-
-    def _drop(self, partitions: Iterable[Partition]) -> None:
-        gone = list(partitions)
-        with self._owner.lock:
-            for tp in gone:
-                self.owned.pop(tp, None)
-                self.ends.pop(tp, None)
-                self._blocked.pop(tp, None)
-                self._fresh.discard(tp)
-        self._owner.dropped(gone)
-
-    def doubt(self, partition: Partition) -> None:
-        """The position of this partition is no longer sure: find it anew. The flow's lock is held."""
-        self.owned.pop(partition, None)
-        self._fresh.add(partition)
-
-    def commit(self, parts: list[PartitionState]) -> None:
-        """I1, I2: only what is finished, never backwards; raises `CommitRefused`."""
-        with self._owner.lock:
-            commits = {own.key: own.commit() for own in parts if own.committed is None or own.position >= own.committed}
-        if commits:
-            reach("before-commit")
-            self._joined.commit(commits)
-            reach("after-commit")
-        with self._owner.lock:
-            for own in parts:
-                if own.key in commits:
-                    own.committed = commits[own.key].offset
-
-    def count_partitions(self, counts: Mapping[str, int]) -> None:
-        """Take the cluster's topics with their number of partitions."""
-        self.total = sum(counts[name] for name in self.spec.source.config.subscribed(counts))
-
-    @property
-    def _joined(self) -> GroupConsumer:
-        if self._member is None:
-            raise CommitRefused("not a member of the group", lost=True)
-        return self._member
-
-    def begin_anew(self) -> None:
-        """What the worker held of the pipeline is gone."""
-
-    def compare_topics(self, ids: Mapping[str, str]) -> None:
-        """Doubt partitions whose topic was made anew: its offsets mean other records; it is read from its beginning.
-
-        What was committed meanwhile carries the old id, so nothing is lost should the process end before this is seen.
-        """
-        with self._owner.lock:
-            for tp, own in list(self.owned.items()):
-                if ids.get(own.topic, own.topic_id) != own.topic_id:
-                    if own.unit is None:
-                        self.doubt(tp)
-                    else:
-                        own.doubtful = True
-
-    # -- finding positions -----------------------------------------------------------------
-
     def resolve(self) -> bool:
-        """Give newly assigned partitions their positions; True when there are new ones."""
-        if not self._fresh or self._retry.waiting:
+        self._collect_relocations()
+        if not self._unlocated or self._retry.waiting:
             return False
-        wanted = sorted(self._fresh)
+        wanted = sorted(self._unlocated)
         try:
-            found = self._positions(wanted)
-        except Unavailable as error:
+            found = self._finder.find(wanted)
+            self._commit_new({tp: at for tp, at in found.items() if at.commit and at.blocked is None})
+        except (Unavailable, CommitRefused) as error:
+            # L6: an outage, or a coordinator that is loading or rebalancing, is waited out inside the group.
             self._retry.fail()
             self._trouble = str(error)
             return False
-        self._retry.succeed()
-        self._trouble = None
         for tp, position in found.items():
             self._enter(tp, position)
         missing = set(wanted) - set(found)
         if missing:
-            # The topic is being deleted or made: the next look will tell.
+            # The topic is being created or deleted, or a partition has no leader: the others go on.
             self._retry.fail()
+            self._trouble = f"no position can be found for {', '.join(_names(sorted(missing))[:5])}"
+        else:
+            self._retry.succeed()
+            self._trouble = None
         self.settled = self.settled or not missing
         return bool(found)
 
-    def _positions(self, wanted: list[Partition]) -> dict[Partition, Position]:
-        topics = sorted({topic for topic, _ in wanted})
-        self.topic_ids.update(self._cluster.topic_ids(topics))
-        bounds = self._cluster.watermarks(wanted)
-        present = [tp for tp in wanted if tp in bounds and tp[0] in self.topic_ids]
-        self.ends.update({tp: bounds[tp][1] for tp in present})
-        committed = self._committed(present)
-        mirrored = self._mirrored() if len(committed) < len(present) else {}
-        policy = policy_offsets(
-            self._cluster, self._start(topics, committed, mirrored), {tp: bounds[tp] for tp in present}
+    def _collect_relocations(self) -> None:
+        """Partitions whose position is in doubt, once nothing of them is in flight or uncommitted; and, now and then,
+        those that are blocked."""
+        with self._partitions.lock:
+            doubtful = [s.key for s in self._partitions if s.relocate and s.unit is None and not s.is_dirty]
+            self._partitions.drop(doubtful)
+        self._unlocated.update(doubtful)
+        if self._blocked and self._clock.monotonic() >= self._blocked_at + _BLOCKED_EVERY:
+            self._blocked_at = self._clock.monotonic()
+            self._unlocated.update(self._blocked)
+
+    def _enter(self, tp: Partition, position: Position) -> None:
+        if position.note:
+            log.warning(position.note[1], pipeline=self.spec.name, topic=tp[0], partition=tp[1])
+            self._context.note(self.spec.name, *position.note, position.gap)
+        self._unlocated.discard(tp)
+        self._blocked.pop(tp, None)
+        if position.blocked:
+            if not self._blocked:
+                self._blocked_at = self._clock.monotonic()
+            self._blocked[tp] = position.blocked
+            return
+        state = PartitionState(*tp, new_epoch(), position.topic_id, position.next_offset, position.pending)
+        longest = self.spec.options.retry.max_backoff
+        retries = [PendingRetry.remembered(retry, longest, self._clock) for retry in position.retries]
+        state.clock = self._clock
+        state.log_start = position.log_start
+        state.retries = tuple(retry for retry in retries if state.is_open(retry.offset))
+        state.at_end = state.next_offset >= position.end and not state.pending
+        state.committed_as(state.position if self.commits else None, state.progress)
+        with self._partitions.lock:
+            self._partitions.ends[tp] = position.end
+            self._partitions.add(state)
+
+    def _forget(self, partitions: Iterable[Partition]) -> None:
+        gone = list(partitions)
+        for tp in gone:
+            self._blocked.pop(tp, None)
+        super()._forget(gone)
+
+    # -- what is shown ---------------------------------------------------------------------
+
+    @property
+    def is_well(self) -> bool:
+        """Nothing may be assigned, if nothing is wrong with the cluster."""
+        return not self._unlocated and self._trouble is None and (len(self._partitions) > 0 or self._looked)
+
+    def trouble(self) -> str | None:
+        if self._blocked:
+            return next(iter(self._blocked.values()))
+        unsure = not len(self._partitions) or self._client_error is not None
+        if unsure and self._clock.monotonic() >= self._looked_at + _LOOK_EVERY:
+            self._trouble = self._look()
+            self._looked_at, self._looked = self._clock.monotonic(), self._trouble is None
+            if self._trouble is None:
+                self._clear_client_error()
+        elif not unsure and not self._unlocated:
+            self._trouble = None
+        return self._trouble
+
+    @property
+    def _client_error(self) -> str | None:
+        return None
+
+    def _clear_client_error(self) -> None:
+        """The cluster answers."""
+
+    def _look(self) -> str | None:
+        try:
+            present = self._cluster.topics(timeout=3.0)
+        except PenstockError as error:
+            return str(error)
+        subscription = self.spec.source.config.subscription
+        missing = [topic for topic in subscription if not topic.startswith("^") and not present.get(topic)]
+        if missing and not len(self._partitions):
+            return f"topic {', '.join(map(repr, missing))} does not exist"
+        return None
+
+    def remark(self) -> str | None:
+        none = self.settled and not len(self._partitions) and not self._unlocated
+        return "no partition is assigned to this instance" if none else None
+
+
+class _Callbacks(RebalanceListener):
+    """Rebalance callbacks of one group consumer; those of a former one are ignored."""
+
+    def __init__(self, membership: GroupMembership) -> None:
+        self._membership: GroupMembership | None = membership
+
+    def detach(self) -> None:
+        self._membership = None
+
+    def assigned(self, partitions: list[Partition]) -> None:
+        if self._membership is not None:
+            self._membership.assigned(partitions)
+
+    def revoked(self, partitions: list[Partition]) -> None:
+        if self._membership is not None:
+            self._membership.revoked(partitions)
+
+    def lost(self, partitions: list[Partition]) -> None:
+        if self._membership is not None:
+            self._membership.lost(partitions)
+
+
+class GroupMembership(LogMembership):
+    """A member of the pipeline's consumer group."""
+
+    _consumer: GroupConsumer | None = None
+    _callbacks: _Callbacks | None = None
+
+    def join(self) -> None:
+        self.count_partitions(self._cluster.topics(timeout=10.0))
+        self._callbacks = _Callbacks(self)
+        self._consumer = self._context.group_consumer(
+            self._client,
+            self.spec.group,
+            self._callbacks,
+            session_timeout=self._context.session_timeout,
+            client_id=f"{CLIENT_ID}{self._context.instance}",
         )
-        found = {
-            tp: find(
-                tp,
-                topic_id=self.topic_ids[tp[0]],
-                committed=committed.get(tp),
-                mirrored=mirrored.get(tp),
-                bounds=bounds[tp],
-                policy_offset=policy[tp],
-            )
-            for tp in present
-        }
-        self._commit_new(found)
-        return found
+        self._consumer.join(self.spec.source.config.subscription)
+        self._looked_at, self._looked = self._clock.monotonic(), False
+
+    def poll(self, timeout: float) -> None:
+        if self._consumer is not None:
+            self._consumer.poll(timeout)
+            if self._consumer.fatal is not None:
+                raise self._consumer.fatal
+
+    def leave(self) -> None:
+        consumer, callbacks, self._consumer, self._callbacks = self._consumer, self._callbacks, None, None
+        if callbacks is not None:
+            # Everything is finished or abandoned: callbacks of the closing consumer have nothing left to do.
+            callbacks.detach()
+        if consumer is not None:
+            consumer.close()
+        super().leave()
+
+    def revoked(self, partitions: list[Partition]) -> None:
+        log.info("partitions revoked", pipeline=self.spec.name, partitions=_names(partitions))
+        self._context.metrics.rebalances.labels(self.spec.name, "revoked").inc()
+        self._drain(partitions)
+        self._forget(partitions)
+
+    def lost(self, partitions: list[Partition]) -> None:
+        """The session expired: other members own these now. Units on them stop before their next act."""
+        log.warning("partitions lost", pipeline=self.spec.name, partitions=_names(partitions))
+        self._context.metrics.rebalances.labels(self.spec.name, "lost").inc()
+        self._stop_units(partitions)
+        self._forget(partitions)
+
+    def commit(self, states: Iterable[PartitionState]) -> None:
+        with self._partitions.lock:
+            chosen = [(state, state.commit(), state.progress) for state in states]
+        # I2: never below the last commit. A cursor that was set back in the target catches up first.
+        commits = {s.key: c for s, c, _ in chosen if s.committed is None or c.offset >= s.committed}
+        if commits:
+            reach("before-commit")
+            self._joined.commit(commits)
+            reach("after-commit")
+        with self._partitions.lock:
+            for state, commit, progress in chosen:
+                state.committed_as(commit.offset if state.key in commits else None, progress)
+
+    @property
+    def _joined(self) -> GroupConsumer:
+        if self._consumer is None:
+            raise CommitRefused("not a member of the group", lost=True)
+        return self._consumer
 
     def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:
         answers = self._joined.committed(partitions)
         return {tp: Remembered(offset, metadata) for tp, (offset, metadata) in answers.items() if offset is not None}
 
     def _mirrored(self) -> dict[Partition, Remembered]:
-        rows = self._around.store.offsets.mirrored(self.spec.group)
+        rows = self._context.store.offsets.mirrored(self.spec.group)
         return {tp: Remembered(row.offset, row.metadata) for tp, row in rows.items()}
 
-    def _start(
-        self, topics: list[str], committed: dict[Partition, Remembered], mirrored: dict[Partition, Remembered]
-    ) -> int | str:
-        """The start policy counts for partitions present at the first start; those that appear later begin at
-        earliest."""
-        started = bool(committed or mirrored or self.owned) or self._group_has_commits(topics)
-        return "earliest" if started else self.spec.source.config.start_position
+    def _first_starts(self, topics: Mapping[str, int], now: int) -> Mapping[str, FirstStart]:
+        return self._context.store.offsets.first_start(self.spec.group, topics, now)
 
-    def _group_has_commits(self, topics: list[str]) -> bool:
-        counts = self._cluster.topics()
-        others = [
-            (topic, p)
-            for topic in counts
-            if topic in topics or self.spec.source.config.topic_pattern
-            for p in range(counts[topic])
-        ]
-        return bool(self._committed(others))
-
-    def _commit_new(self, found: dict[Partition, Position]) -> None:
-        """A resolved start is committed at once, before the first unit: a crash must not resolve it again, later."""
+    def _commit_new(self, found: Mapping[Partition, Position]) -> None:
         new = {
-            tp: PartitionState(*tp, 0, self.topic_ids[tp[0]], position.next_offset, position.pending).commit()
-            for tp, position in found.items()
-            if position.commit
+            tp: PartitionState(*tp, 0, at.topic_id, at.next_offset, at.pending).commit() for tp, at in found.items()
         }
         if new:
             self._joined.commit(new)
             reach("after-start-position")
 
-    def _enter(self, tp: Partition, position: Position) -> None:
-        if position.note:
-            log.warning(position.note[1], pipeline=self.spec.name, topic=tp[0], partition=tp[1])
-            self._note(*position.note, position)
-        with self._owner.lock:
-            self._fresh.discard(tp)
-            self._blocked.pop(tp, None)
-            if position.blocked:
-                self._blocked[tp] = position.blocked
-                return
-            own = PartitionState(*tp, new_epoch(), self.topic_ids[tp[0]], position.next_offset, position.pending)
-            longest = self.spec.options.retry.max_backoff
-            own.waiting = tuple(PendingRetry.remembered(r, longest) for r in position.retries if own.is_open(r.offset))
-            own.committed = own.position if self.commits else None
-            own.at_end = own.next_offset >= self.ends[tp] and not own.pending
-            self.owned[tp] = own
-
-    def _note(self, kind: str, text: str, position: Position) -> None:
-        data = (
-            {"from": position.gap[0], "to": position.gap[1], "count": position.gap[1] - position.gap[0]}
-            if position.gap
-            else {}
-        )
-        try:
-            self._around.store.pipelines.note(self.spec.name, self._around.instance, kind, text, data)
-        except Unavailable:
-            log.warning("history cannot be written", pipeline=self.spec.name)
-
-    # -- what is shown ---------------------------------------------------------------------
-
-    def lag(self) -> int:
-        """Records behind, as far as known. The flow's lock is held."""
-        return sum(max(0, self.ends.get(tp, 0) - own.position) for tp, own in self.owned.items())
-
     @property
-    def well(self) -> bool:
-        """True: what is assigned has its positions; nothing may be assigned, if nothing is wrong with the cluster."""
-        return not self._fresh and self._trouble is None and (bool(self.owned) or self._looked)
+    def _client_error(self) -> str | None:
+        return self._consumer.last_error if self._consumer is not None else None
 
-    def trouble(self) -> str | None:
-        """Why the pipeline cannot work, if it cannot."""
-        if self._blocked:
-            return next(iter(self._blocked.values()))
-        member = self._member
-        unsure = not self.owned or (member is not None and member.last_error is not None)
-        if unsure and time.monotonic() >= self._looked_at + _LOOK_EVERY:
-            self._trouble = self._look()
-            self._looked_at, self._looked = time.monotonic(), self._trouble is None
-            if self._trouble is None and member is not None:
-                member.last_error = None
-        elif not unsure and not self._fresh:
-            self._trouble = None
-        return self._trouble
-
-    def _look(self) -> str | None:
-        try:
-            present = self._cluster.topics(timeout=3.0)
-        except Unavailable as error:
-            return str(error)
-        config = self.spec.source.config
-        missing = [t for t in config.subscription if not t.startswith("^") and not present.get(t)]
-        if missing and not self.owned:
-            return f"topic {', '.join(map(repr, missing))} does not exist"
-        return None
-
-    def remark(self) -> str | None:
-        """Something worth knowing about a pipeline that is well."""
-        return (
-            "no partition is assigned to this instance" if self.settled and not self.owned and not self._fresh else None
-        )
-
-    def partitions(self, instance: str) -> list[PartitionStatus]:
-        with self._owner.lock:
-            return [
-                PartitionStatus(
-                    topic=own.topic,
-                    partition=own.partition,
-                    committed=own.committed if self.commits else own.position,
-                    end=(end := self.ends.get(own.key)),
-                    lag=max(0, end - own.position) if end is not None else None,
-                    owner=instance,
-                )
-                for own in self.owned.values()
-            ]
+    def _clear_client_error(self) -> None:
+        if self._consumer is not None:
+            self._consumer.last_error = None
 
     def mirror_rows(self) -> list[MirrorRow]:
-        """The last commits, for the store."""
-        with self._owner.lock:
-            commits = [(own, own.commit()) for own in self.owned.values() if own.committed is not None]
-        return [
-            MirrorRow(
-                group=self.spec.group,
-                topic=own.topic,
-                topic_id=own.topic_id,
-                partition=own.partition,
-                offset=c.offset,
-                metadata=c.metadata,
-            )
-            for own, c in commits
-            if c.offset == own.committed
-        ]
+        return self._partitions.mirror_rows(self.spec.group)
+
+
+class StatelessMembership(LogMembership):
+    """No group: every instance reads every partition from the start policy on, and nothing is committed. Positions are
+    kept in memory through outages and restarts of the runner, until the pipeline is stopped or restarted on request."""
+
+    commits = False
+    _positions: dict[Partition, Remembered]
+    _starts: dict[str, FirstStart] | None = None
+
+    def join(self) -> None:
+        self._positions = getattr(self, "_positions", {})
+        self._take_new_partitions()
+
+    def poll(self, timeout: float) -> None:
+        if timeout:
+            self._clock.sleep(min(timeout, _IDLE_POLL))
+        if self._clock.monotonic() >= self._looked_at + _NEW_PARTITIONS_EVERY:
+            try:
+                self._take_new_partitions()
+            except Unavailable as error:
+                # L6: an outage moves no position.
+                self._looked_at = self._clock.monotonic()
+                self._trouble = str(error)
+
+    def _take_new_partitions(self) -> None:
+        counts = self._cluster.topics(timeout=10.0)
+        self.count_partitions(counts)
+        names = self.spec.source.config.subscribed(counts)
+        known = set(self._partitions.keys()) | self._unlocated | set(self._blocked)
+        new = [(name, p) for name in names for p in range(counts[name]) if (name, p) not in known]
+        if new:
+            self.assigned(new)
+        self._looked_at = self._clock.monotonic()
+
+    def leave(self) -> None:
+        with self._partitions.lock:
+            self._positions |= {s.key: Remembered(s.position, s.commit().metadata) for s in self._partitions}
+        super().leave()
+
+    def forget_start(self) -> None:
+        self._positions, self._starts, self.settled = {}, None, False
+
+    def commit(self, states: Iterable[PartitionState]) -> None:
+        """Nothing is committed: what is finished counts as remembered."""
+        with self._partitions.lock:
+            for state in states:
+                state.committed_as(None, state.progress)
+
+    def _committed(self, partitions: list[Partition]) -> dict[Partition, Remembered]:
+        return {tp: self._positions[tp] for tp in partitions if tp in self._positions}
+
+    def _mirrored(self) -> dict[Partition, Remembered]:
+        return {}
+
+    def _first_starts(self, topics: Mapping[str, int], now: int) -> Mapping[str, FirstStart]:
+        if self._starts is None:
+            self._starts = {topic: FirstStart(count, now) for topic, count in topics.items()}
+        return self._starts
+
+    def _commit_new(self, found: Mapping[Partition, Position]) -> None:
+        """Nothing to commit."""
 
 
 def _names(partitions: Iterable[Partition]) -> list[str]:

@@ -1,11 +1,10 @@
-"""A pipeline's units on their way back: settled, then advanced, then committed; and those that never come back."""
+"""The way of a unit's outcome to its commit: account, settle, advance, commit; then observe. And what happens to units
+whose worker died."""
 
 from __future__ import annotations
 
-import threading
-import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -15,340 +14,325 @@ from penstock.core.backoff import Backoff
 from penstock.core.dead_letter import Stage
 from penstock.core.errors import Unavailable
 from penstock.core.failpoints import reach
-from penstock.core.status import State
 from penstock.engine.pipelines.context import EngineContext
-from penstock.engine.pipelines.crashed_events import failure_of
+from penstock.engine.pipelines.crashed_events import CrashedEvents
 from penstock.engine.pipelines.dead_letter_writer import DeadLetterWriter
-from penstock.engine.pipelines.group import GroupMembership
-from penstock.engine.pipelines.partitions import PartitionState
-from penstock.engine.pipelines.stats import PipelineStats
-from penstock.kafka.client import KafkaClientConfig
+from penstock.engine.pipelines.group import Membership
+from penstock.engine.pipelines.partitions import PartitionState, PartitionTable
+from penstock.engine.pipelines.planner import InFlightUnit, UnitTable
+from penstock.engine.pipelines.stats import OutcomeObserver
+from penstock.engine.pipelines.status import StatusReporter
 from penstock.kafka.group_consumer import CommitRefused
-from penstock.pipeline.in_flight_log import Progress
-from penstock.pipeline.messages import Counts, FailedEvent, Halt, Partition, PartitionOutcome, UnitOutcome
+from penstock.pipeline.accounting import check_account
+from penstock.pipeline.in_flight_log import InFlight
+from penstock.pipeline.messages import (
+    Counts,
+    FailedEvent,
+    Halt,
+    Partition,
+    PartitionOutcome,
+    UnitOutcome,
+)
 
 log = structlog.get_logger("penstock.pipeline")
 
-
-_NOBODY = 0
-"""In the place of a unit: nothing is planned before the commit."""
-
-
-class Owner(Protocol):
-    """The flow, as far as its units need it."""
-
-    spec: PipelineSpec
-    name: str
-    around: EngineContext
-    membership: GroupMembership
-    settling: DeadLetterWriter
-    books: PipelineStats
-    lock: threading.RLock
-
-    def say(self, state: State, reason: str | None = None) -> None: ...
-    def heed(self, outcome: UnitOutcome) -> None: ...
+Parts = list[tuple[PartitionState, PartitionOutcome]]
 
 
 @dataclass(slots=True)
-class Under:
-    """A unit under way."""
-
-    lane: str
-    partitions: list[Partition]
-    careful: bool
-
-
-@dataclass(slots=True)
-class Loss:
-    """Units whose worker died."""
+class WorkerLoss:
+    """Units whose worker died before it returned them."""
 
     units: set[int]
-    noted: dict[Partition, Progress] | None
-    """What the journal says; None: there is none."""
-    explained: bool
-    """Some unit of the window was at an event when it died."""
+    suspects: Mapping[int, Sequence[InFlight]] | None
+    """What the in-flight log says, by unit, for all units of the window; None: there is no log."""
     stage: Stage | None
-    """What an event that it died over fails with; None: no event is to blame."""
+    """What an event that killed it fails with; None: no event is to blame."""
     reason: str
 
 
-class Units:
-    """Used by the flow's thread, except `open` and `held_by`, which lanes use under the flow's lock."""
+@dataclass(slots=True, frozen=True)
+class Reactions:
+    """What the runner does when the handler is done with something."""
 
-    def __init__(self, owner: Owner, client: KafkaClientConfig) -> None:
-        self._flow = owner
-        self._client = client
-        self.under: dict[int, Under] = {}
-        self.uncommitted: set[Partition] = set()
-        self.unsettled: list[UnitOutcome] = []
-        self.trouble = Backoff()
+    apply_halt: Callable[[UnitOutcome], None]
+    ready: Callable[[], None]
+    """The partitions may be planned again."""
+    isolate: Callable[[], None]
+    """Some partition has suspects that have to run alone."""
+    renew: Callable[[], None]
+    """What workers hold of the pipeline is discarded."""
+
+
+class OutcomeHandler:
+    """Used by the runner's thread only."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        context: EngineContext,
+        partitions: PartitionTable,
+        units: UnitTable,
+        membership: Membership,
+        writer: DeadLetterWriter,
+        crashed: CrashedEvents,
+        *,
+        status: StatusReporter,
+        observer: OutcomeObserver,
+        reactions: Reactions,
+    ) -> None:
+        self._spec, self._context, self._partitions, self._units = spec, context, partitions, units
+        self._membership, self._writer, self._crashed = membership, writer, crashed
+        self._status, self._observer, self._react = status, observer, reactions
+        self._has_cursor = has_cursor(spec)
+        self._held: dict[int, UnitOutcome] = {}
+        """L7: at most one per unit in flight. Outcomes whose failures cannot be settled yet."""
+        self.trouble = Backoff(clock=context.clock)
         """Of the store and of commits."""
-        self._deaths: dict[Partition, tuple[Stage, str]] = {}
-        self._has_cursor = has_cursor(owner.spec)
-        kinds = (("filters", owner.spec.filters), ("transform", owner.spec.transform))
-        self._steps = [f"{kind}[{place}]" for kind, steps in kinds for place in range(len(steps))]
-        """Names of the filters and transforms, in their order."""
+        self.rejections = Backoff(clock=context.clock)
+        """Of outcomes that do not add up."""
 
-    # -- under way -------------------------------------------------------------------------
+    # -- returned --------------------------------------------------------------------------
 
-    def open(self, unit: int, lane: str, parts: list[PartitionState], *, careful: bool) -> None:
-        for own in parts:
-            own.unit = unit
-        self.under[unit] = Under(lane, [own.key for own in parts], careful)
+    def accept(self, outcome: UnitOutcome) -> bool:
+        """From a unit's outcome to its commit:
 
-    def held_by(self, lane: str) -> bool:
-        return any(under.lane == lane for under in self.under.values())
+        1. account: what is about a former epoch, topic id or revision is dropped, what does not add up is rejected;
+        2. settle: failures become durable dead letters;
+        3. advance: partitions take their new positions;
+        4. halt: what the unit's end means for the pipeline, before the commit allows lanes to plan the next unit;
+        5. commit: the group learns the positions;
+        6. observe: metrics, taps, logs.
 
-    def on(self, partitions: list[Partition]) -> set[int]:
-        """Units that work on these partitions."""
-        with self._flow.lock:
-            owned = self._flow.membership.owned
-            return {own.unit for tp in partitions if (own := owned.get(tp)) and own.unit in self.under}
-
-    def forget(self, units: set[int]) -> None:
-        with self._flow.lock:
-            for unit in units:
-                self.under.pop(unit, None)
-
-    @property
-    def none_open(self) -> bool:
-        return not (self.under or self.uncommitted or self.unsettled)
-
-    # -- back ------------------------------------------------------------------------------
-
-    def take(self, outcome: UnitOutcome) -> bool:
-        """True when the unit's end has been taken in full; False when its failures are not durable yet."""
-        flow = self._flow
-        flow.books.add(outcome)
-        self._count(outcome)
+        True when the outcome was accepted; False when it was dropped, rejected, or is held until the store is back.
+        """
+        unit = self._units.get(outcome.unit)
+        if unit is None or outcome.status != "done" or outcome.revision != unit.revision:
+            return False  # L4: a late or second return
+        parts = self._current(unit, outcome)
+        if (problem := self._account(unit, outcome, parts)) is not None:
+            self._reject(unit, outcome, problem)
+            return False
         if outcome.counts.acted:
             reach("after-act")
-        if outcome.failures and not self._settle(outcome.failures):
-            self.unsettled.append(outcome)
+        if not self._settle(unit, outcome, parts):
+            self._held[outcome.unit] = outcome
             return False
-        self.advance(outcome)
+        self._held.pop(outcome.unit, None)
+        self._advance(unit, parts)
+        if parts or not unit.assignments:
+            self._react.apply_halt(outcome)
+        self.commit()
+        self._react.ready()
+        self._observer.observe(outcome)
         return True
 
-    def _count(self, outcome: UnitOutcome) -> None:
-        c, metrics, name = outcome.counts, self._flow.around.metrics, self._flow.name
-        filtered = c.filtered - c.unrouted
-        metrics.add_events(name, read=c.read, acted=c.acted, filtered=filtered, unrouted=c.unrouted, failed=c.failed)
-        metrics.add_times(name, outcome.times, outcome.busy)
-        for step, done in zip(self._steps, outcome.steps, strict=False):
-            passed = done.processed - done.filtered - done.failed
-            metrics.add_step(name, step, passed=passed, dropped=done.filtered, failed=done.failed)
-        metrics.add_early_filtered(name, c.early)
-        metrics.add_retries(name, c.retried)
-        if outcome.failures:
-            stages = [failed.failure.stage for failed in outcome.failures]
-            metrics.add_failures(name, {stage: stages.count(stage) for stage in set(stages)})
-        if outcome.latencies.total:
-            metrics.observe_latencies(name, outcome.latencies)
+    def _current(self, unit: InFlightUnit, outcome: UnitOutcome) -> Parts:
+        """The partitions of the outcome that are still owned as they were when the unit was planned (L4)."""
+        found: Parts = []
+        for part in outcome.partitions:
+            given = unit.assignments.get(part.key)
+            if given is None or given.epoch != part.epoch:
+                continue
+            state = self._partitions.current(part.key, given.epoch, given.topic_id)
+            if state is not None and state.unit == unit.unit:
+                found.append((state, part))
+        return found
 
-    def _settle(self, failures: list[FailedEvent]) -> bool:
-        """I1: failures are durable before the offsets beyond them are committed."""
-        flow = self._flow
+    def _account(self, unit: InFlightUnit, outcome: UnitOutcome, parts: Parts) -> str | None:
+        """L2: why the outcome cannot be used, if it cannot."""
+        missing = set(unit.assignments) - {part.key for part in outcome.partitions}
+        if missing and self._membership.has_log:
+            return f"the outcome says nothing about {', '.join(f'{topic}/{p}' for topic, p in sorted(missing)[:5])}"
+        if not self._membership.has_log:
+            return None  # an external source numbers its deliveries itself; the worker accounts for them
+        failed: dict[Partition, list[int]] = {}
+        for failure in outcome.failures:
+            record = failure.record
+            failed.setdefault((record.topic(), record.partition()), []).append(record.offset())
+        throws = outcome.halt is not None and outcome.halt.kind == "throw"
+        for _, part in parts:
+            given = unit.assignments[part.key]
+            problem = check_account(
+                given, part, failed.get(part.key, ()), has_cursor=self._has_cursor, throws=throws
+            )
+            if problem is not None:
+                return f"{part.topic}/{part.partition}: {problem}"
+        return None
+
+    def _reject(self, unit: InFlightUnit, outcome: UnitOutcome, problem: str) -> None:
+        """The range is repeated by fresh workers; never a skip."""
+        log.error("an outcome does not add up; its range is repeated", pipeline=self._spec.name, problem=problem)
+        self._held.pop(outcome.unit, None)
+        self._units.close(unit.unit)
+        self.rejections.fail()
+        self._status.report("waiting", f"an outcome was rejected: {problem}")
+        self._react.renew()
+        self._react.ready()
+
+    def _settle(self, unit: InFlightUnit, outcome: UnitOutcome, parts: Parts) -> bool:
+        """I1: failures are durable before the offsets beyond them are committed. Those of partitions that are no longer
+        owned are left to their new owner."""
+        owned = {part.key for _, part in parts}
+        failures = [f for f in outcome.failures if (f.record.topic(), f.record.partition()) in owned]
+        return not failures or self._persist(failures, {tp: given.topic_id for tp, given in unit.assignments.items()})
+
+    def _persist(self, failures: Sequence[FailedEvent], topic_ids: Mapping[Partition, str]) -> bool:
+        reach("before-settle")
         try:
-            flow.settling.settle(failures, flow.membership.topic_ids)
+            # I3: the id of the topic that the records were read from, whatever exists under its name now.
+            self._writer.settle(failures, topic_ids.__getitem__)
         except Unavailable as error:
-            flow.around.metrics.store_errors.labels("settle").inc()
+            self._context.metrics.store_errors.labels("settle").inc()
             self.trouble.fail()
-            flow.say("waiting", f"dead letters cannot be stored: {error}")
+            self._status.report("waiting", f"dead letters cannot be stored: {error}")
             return False
-        self._tell_of(failures)
         reach("after-settle")
         return True
 
-    def _tell_of(self, failures: list[FailedEvent]) -> None:
-        """One line for all of a unit's, with the place of the first: where to look, and nothing of what is in it."""
-        record, failure = failures[0].record, failures[0].failure
-        where = {"topic": record.topic(), "partition": record.partition(), "offset": record.offset()}
-        what = {"stage": failure.stage, "error_code": failure.error_code, "events": len(failures)}
-        log.info("dead letters", pipeline=self._flow.name, **where, **what)
+    def _advance(self, unit: InFlightUnit, parts: Parts) -> None:
+        with self._partitions.lock:
+            for state, part in parts:
+                state.advance(part)
+            self._units.close(unit.unit)
+        for state, part in parts:
+            if part.cursor_gap is not None:
+                self._note_gap(state, part.cursor_gap)
+        if any(state.isolation is not None for state, _ in parts):
+            self._react.isolate()
+        self.rejections.succeed()
 
-    def settle_waiting(self) -> None:
-        """Try again what could not be made durable."""
-        if self.trouble.waiting:
-            return
-        held, self.unsettled = self.unsettled, []
-        for outcome in held:
-            if self._settle(outcome.failures):
-                self.trouble.succeed()
-                self.advance(outcome)
-            else:
-                self.unsettled.append(outcome)
-        for partition in list(self._deaths):
-            self._bury(partition)
-
-    def advance(self, outcome: UnitOutcome) -> None:
-        """The unit's failures are durable: its partitions move on."""
-        flow = self._flow
-        with flow.lock:
-            self.under.pop(outcome.unit, None)
-            for part in outcome.partitions:
-                own = flow.membership.owned.get(part.key)
-                if own is not None and own.epoch == part.epoch:
-                    before = own.progress
-                    own.advance(part)
-                    self._moved(own, before)
-                    if part.out_of_range or part.gone or own.doubtful:
-                        flow.membership.doubt(part.key)
-        if any(part.suspect_until is not None for part in outcome.partitions):
-            flow.around.dispatcher.quarantine(flow)  # type: ignore[arg-type]  # the flow itself
-        # Before the commit, which lets lanes plan the next unit.
-        flow.heed(outcome)
-        self.commit()
-        flow.around.dispatcher.ready(flow)  # type: ignore[arg-type]  # the flow itself
-
-    def _moved(self, own: PartitionState, before: tuple[object, ...]) -> None:
-        if self._flow.membership.commits and own.progress != before:
-            self.uncommitted.add(own.key)
-        else:
-            own.unit = None
+    def _note_gap(self, state: PartitionState, gap: tuple[int, int]) -> None:
+        text = f"{state.topic}/{state.partition}: the target's cursor {gap[0]} lies below the log's start {gap[1]}"
+        log.warning(text, pipeline=self._spec.name)
+        self._context.note(self._spec.name, "gap", text, gap)
 
     def commit(self) -> None:
-        flow = self._flow
-        with flow.lock:
-            waiting = [own for tp in self.uncommitted if (own := flow.membership.owned.get(tp))]
-            self.uncommitted = {own.key for own in waiting}
+        """Commit every partition that has moved. A commit that is refused is tried again with back-off; one that is
+        refused because the membership is lost is not: the partitions are someone else's."""
         if self.trouble.waiting:
             return
-        if not waiting:
-            if self.trouble.failures and not (self.unsettled or self._deaths):
-                # What it was about is gone, with the partitions that were taken away.
+        dirty = self._partitions.dirty()
+        if not dirty:
+            if self.trouble.failures and not (self._held or self._poisoned()):
                 self.trouble.succeed()
             return
-        began = time.monotonic()
+        began = self._context.clock.monotonic()
         try:
-            flow.membership.commit(waiting)
+            self._membership.commit(dirty)
         except CommitRefused as error:
-            flow.books.commits_refused += 1
-            flow.around.metrics.commit_failures.labels(flow.name).inc()
+            self._observer.commit_refused()
             if not error.lost:
                 self.trouble.fail()
-                flow.say("waiting", str(error))
+                self._status.report("waiting", str(error))
             return
-        flow.around.metrics.commit_seconds.labels(flow.name).observe(time.monotonic() - began)
-        if not self.unsettled:
+        if not self._held:
             self.trouble.succeed()
-        with flow.lock:
-            for own in waiting:
-                own.unit = None
-                self.uncommitted.discard(own.key)
-        flow.around.dispatcher.ready(flow)  # type: ignore[arg-type]  # the flow itself
+        self._observer.committed(self._context.clock.monotonic() - began)
+        self._react.ready()
+
+    def retry_held(self) -> None:
+        """Settle again what the store could not take, and make dead letters of poison events."""
+        if self.trouble.waiting:
+            return
+        for outcome in list(self._held.values()):
+            if not self.accept(outcome) and outcome.unit in self._held:
+                return  # the store is still unavailable
+        for state in self._poisoned():
+            self._settle_poison(state)
+
+    @property
+    def held_units(self) -> set[int]:
+        """Units that have returned and wait for the store: no worker holds them."""
+        return set(self._held)
+
+    def forget(self, units: set[int]) -> None:
+        """These units count no longer; what they return later is dropped."""
+        for unit in units:
+            self._held.pop(unit, None)
+            self._units.close(unit)
+
+    @property
+    def none_open(self) -> bool:
+        """Nothing is in flight, held, or uncommitted."""
+        return not (self._units or self._held or self._partitions.dirty())
 
     # -- lost ------------------------------------------------------------------------------
 
-    def noted(
-        self, units: set[int], progress: dict[int, dict[int, Progress]] | None
-    ) -> dict[Partition, Progress] | None:
-        """What a journal says about the partitions of these units."""
-        if progress is None:
-            return None
-        return {
-            self.under[unit].partitions[index]: noted
-            for unit in units
-            for index, noted in progress.get(unit, {}).items()
-        }
+    def lose(self, loss: WorkerLoss) -> bool:
+        """A worker died. L1: what it did is unknown; everything that it had not returned is repeated. What it was
+        working on is suspected and runs alone.
 
-    def lose(self, loss: Loss) -> bool:
-        """The worker died: what its journal calls done is done, what it was at is suspect, the rest is planned again.
-
-        True when the pipeline was alone with it and nobody knows over which event it died.
+        True when the pipeline was alone in the worker and no event was being worked on.
         """
-        flow, baffled = self._flow, False
-        with flow.lock:
-            gone = {unit: self.under.pop(unit) for unit in loss.units if unit in self.under}
-            if not flow.membership.has_log:
-                # Its source delivers again whatever was not acknowledged, and the worker keeps count of deaths.
-                flow.membership.begin_anew()
-                return True
-            for own in flow.membership.owned.values():
-                under = gone.get(own.unit or 0)
-                if under is None:
+        baffled = False
+        explained = any((loss.suspects or {}).values())
+        gone = [unit for each in loss.units - set(self._held) if (unit := self._units.close(each)) is not None]
+        if gone and not self._membership.has_log:
+            # The source delivers again whatever was not acknowledged, and its worker counts deaths per event.
+            self._membership.start_over()
+            return True
+        with self._partitions.lock:
+            for unit in gone:
+                if loss.stage is None:
                     continue
-                before = own.progress
-                noted = loss.noted.get(own.key) if loss.noted is not None else None
-                if noted is not None:
-                    own.learn(noted)
-                suspects = noted.suspects if noted else set()
-                if loss.stage is not None:
-                    baffled = baffled or (under.careful and loss.noted is not None and not suspects)
-                    if suspects or loss.noted is None or not loss.explained:
-                        own.careful = own.careful and under.careful
-                        own.suspect(suspects, noted=loss.noted is not None)
-                    if own.killer is not None:
-                        self._deaths[own.key] = (loss.stage, loss.reason)
-                self._moved(own, before)
-            careful = any(own.careful for own in flow.membership.owned.values())
-        if careful:
-            flow.around.dispatcher.quarantine(flow)  # type: ignore[arg-type]  # the flow itself
-        self.commit()
+                named = None if loss.suspects is None else loss.suspects.get(unit.unit, ())
+                baffled = baffled or (unit.isolated and named is not None and not named)
+                self._suspect(unit, named, loss.stage, loss.reason, explained=explained)
+            isolated = any(state.isolation is not None for state in self._partitions)
+        if isolated:
+            self._react.isolate()
         return baffled
 
-    def _bury(self, partition: Partition) -> None:
-        """Make a dead letter of the event that killed its worker, alone."""
-        flow = self._flow
-        stage, reason = self._deaths[partition]
-        own = flow.membership.owned.get(partition)
-        if own is None or own.killer is None:
-            del self._deaths[partition]
+    def _suspect(
+        self, unit: InFlightUnit, named: Sequence[InFlight] | None, stage: Stage, reason: str, *, explained: bool
+    ) -> None:
+        for index, tp in enumerate(unit.order):
+            given = unit.assignments[tp]
+            state = self._partitions.current(tp, given.epoch, given.topic_id)
+            if state is None:
+                continue
+            ranges = None if named is None else [range(each.first, each.end) for each in named if each.index == index]
+            # Where another event is known to have been worked on, partitions without one are not suspected.
+            if ranges or ranges is None or not explained:
+                state.suspect(ranges, isolated=unit.isolated, stage=stage, reason=reason)
+
+    def _poisoned(self) -> list[PartitionState]:
+        with self._partitions.lock:
+            return [state for state in self._partitions if state.poison is not None]
+
+    def _settle_poison(self, state: PartitionState) -> None:
+        """Make a dead letter of the event that killed its worker twice, then count it as finished (I9)."""
+        poison = state.poison
+        if poison is None:
             return
         try:
-            failed = None
-            if not self._took_effect(own, own.killer):
-                failed = failure_of(self._client, flow.spec.group, partition, own.killer, stage=stage, reason=reason)
+            failed = self._crashed.failure(state, poison.offset, stage=poison.stage, reason=poison.reason)
+            if failed is not None and not self._persist([failed], {state.key: state.topic_id}):
+                return
+            if failed is not None:
+                self._crashed.pass_over(state, failed.record.offset())
         except Unavailable as error:
             self.trouble.fail()
-            flow.say("waiting", str(error))
+            self._status.report("waiting", str(error))
             return
-        if failed is not None and not self._settle([failed]):
-            return
-        if failed is not None and not self._pass_over(own, failed.record.offset()):
-            return
-        where = {"topic": own.topic, "partition": own.partition, "offset": own.killer}
-        log.error("an event killed its process", pipeline=flow.name, **where, stage=stage)
-        del self._deaths[partition]
-        self._after_burial(own, failed)
-
-    def _took_effect(self, own: PartitionState, offset: int) -> bool:
-        """I5: whether a table has the event although its worker died of it."""
-        if not self._has_cursor:
-            return False
-        from penstock.engine.pipelines.crashed_cursors import was_written  # noqa: PLC0415 - only tables need a database's library
-
-        return was_written(self._flow.spec, own, offset)
-
-    def _pass_over(self, own: PartitionState, offset: int) -> bool:
-        """Let a table's cursor go on behind the dead letter; False when the database is away."""
-        if not self._has_cursor or self._flow.spec.options.failure_mode == "THROW":
-            return True
-        from penstock.engine.pipelines.crashed_cursors import pass_over  # noqa: PLC0415 - as above
-
-        try:
-            pass_over(self._flow.spec, own, offset)
-        except Unavailable as error:
-            self.trouble.fail()
-            self._flow.say("waiting", str(error))
-            return False
-        return True
-
-    def _after_burial(self, own: PartitionState, failed: FailedEvent | None) -> None:
-        flow = self._flow
-        throw = failed is not None and flow.spec.options.failure_mode == "THROW"
-        with flow.lock:
-            before, offset = own.progress, failed.record.offset() if failed else own.killer
-            own.killer, own.few, own.unit = None, None, _NOBODY
-            if offset is not None and not throw:
-                own.finish(offset)
-            self._moved(own, before)
-        if failed is not None:
-            part = PartitionOutcome(own.topic, own.partition, own.epoch, own.next_offset, own.pending)
-            text = failed.failure.error
-            halt = Halt("throw", failed.failure.error_code, text) if throw else None
-            outcome = UnitOutcome(0, flow.name, 0, "done", [part], Counts(failed=1), failures=[failed], halt=halt)
-            flow.books.add(outcome)
-            self._count(outcome)
-            flow.heed(outcome)
-            self.commit()
-        flow.around.dispatcher.ready(flow)  # type: ignore[arg-type]  # the flow itself
+        where = {"topic": state.topic, "partition": state.partition, "offset": poison.offset}
+        log.error("an event killed its process", pipeline=self._spec.name, **where, stage=poison.stage)
+        throws = failed is not None and self._spec.options.failure_mode == "THROW"
+        with self._partitions.lock:
+            if throws:
+                state.poison = None
+            else:
+                state.finish_poison(failed.record.offset() if failed is not None else poison.offset)
+            part = PartitionOutcome(*state.key, state.epoch, state.next_offset, state.pending)
+        if failed is None:
+            outcome = UnitOutcome(0, self._spec.name, 0, "done", [part])
+        else:
+            halt = Halt("throw", failed.failure.error_code, failed.failure.error) if throws else None
+            outcome = UnitOutcome(
+                0, self._spec.name, 0, "done", [part], Counts(failed=1), failures=[failed], halt=halt
+            )
+            self._react.apply_halt(outcome)
+        self.commit()
+        self._react.ready()
+        self._observer.observe(outcome)

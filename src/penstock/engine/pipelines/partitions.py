@@ -1,21 +1,35 @@
-"""Where each owned partition stands: what is read, what is open below that, what waits, and what may be committed."""
+"""Where each owned partition stands: what is read, what is pending below that, what waits, and what may be committed.
+
+L4: a partition's state is one object. Positions are changed by the pipeline's own thread only; lane threads, which plan
+units, mark a partition as taken by a unit under the table's lock and change nothing else.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.commit_metadata import OpenRetry, encode
+from penstock.core.dead_letter import Stage
+from penstock.core.status import PartitionStatus
+from penstock.core.threads import THREADS, Threads
 from penstock.kafka.group_consumer import Commit
-from penstock.pipeline.in_flight_log import Progress
 from penstock.pipeline.messages import Assignment, Partition, PartitionOutcome, Retry
+from penstock.store import MirrorRow
+
+PENDING_AT_MOST = 10_000
+"""L7: offsets below a partition's next offset that may be unfinished."""
+_ISOLATED_AT_MOST = 2_000
+"""Events of one isolated unit at most."""
+_UNNAMED_AT_MOST = 1_024
+"""Where no in-flight log names the suspects, isolated units grow from one event, doubling, up to this size."""
 
 
 @dataclass(slots=True, frozen=True)
 class PendingRetry:
-    """An event that waits for its next attempt, on both clocks: the monotonic one for us, the other for the commit."""
+    """An event that waits for its next attempt, on both clocks: the monotonic one decides, the wall clock goes into the
+    commit."""
 
     offset: int
     attempts: int
@@ -24,27 +38,55 @@ class PendingRetry:
     due_at: int
 
     @classmethod
-    def said(cls, retry: Retry, around: Clock = SYSTEM) -> PendingRetry:
-        due, due_at = around.monotonic() + retry.wait, around.now_ms() + int(retry.wait * 1000)
+    def returned(cls, retry: Retry, clock: Clock = SYSTEM) -> PendingRetry:
+        """As a unit's outcome says."""
+        due, due_at = clock.monotonic() + retry.wait, clock.now_ms() + int(retry.wait * 1000)
         return cls(retry.offset, retry.attempts, retry.first_failed_at, due, due_at)
 
     @classmethod
-    def remembered(cls, retry: OpenRetry, longest: float, around: Clock = SYSTEM) -> PendingRetry:
-        """From a commit; a clock that was set meanwhile makes nobody wait longer than the policy would."""
-        wait = min(max(0.0, (retry.due_at - around.now_ms()) / 1000), longest)
-        due = around.monotonic() + wait
-        return cls(retry.offset, retry.attempts, retry.first_failed_at, due, retry.due_at)
+    def remembered(cls, retry: OpenRetry, longest: float, clock: Clock = SYSTEM) -> PendingRetry:
+        """From a commit's metadata. A wall clock that was set meanwhile never prolongs the wait beyond the policy."""
+        wait = min(max(0.0, (retry.due_at - clock.now_ms()) / 1000), longest)
+        return cls(retry.offset, retry.attempts, retry.first_failed_at, clock.monotonic() + wait, retry.due_at)
 
-    def retry(self) -> Retry:
-        return Retry(self.offset, self.attempts, self.first_failed_at, max(0.0, self.due - time.monotonic()))
+    def retry(self, clock: Clock = SYSTEM) -> Retry:
+        return Retry(self.offset, self.attempts, self.first_failed_at, max(0.0, self.due - clock.monotonic()))
 
     def open_retry(self) -> OpenRetry:
         return OpenRetry(self.offset, self.attempts, self.first_failed_at, self.due_at)
 
 
 @dataclass(slots=True)
+class Isolation:
+    """A worker died over this partition, or hangs: its next units run alone, one event at a time."""
+
+    suspects: tuple[range, ...] = ()
+    """Offsets that were being worked on at a death; one that kills again, alone, is the poison event."""
+    until: int | None = None
+    """Isolation lasts as long as offsets below this are unfinished; None: for one unit."""
+    size: int | None = None
+    """At most this many events in a unit, where no in-flight log names the suspects; halved with each death."""
+
+    def names(self, offset: int) -> bool:
+        return any(offset in suspects for suspects in self.suspects)
+
+    def add(self, suspects: Iterable[range]) -> None:
+        self.suspects = (*self.suspects, *suspects)
+        self.until = max((each.stop for each in self.suspects), default=None)
+
+
+@dataclass(slots=True, frozen=True)
+class Poison:
+    """The event that killed its worker twice, until it is a dead letter."""
+
+    offset: int
+    stage: Stage
+    reason: str
+
+
+@dataclass(slots=True)
 class PartitionState:
-    """One partition this instance owns."""
+    """One partition that this instance owns."""
 
     topic: str
     partition: int
@@ -52,28 +94,26 @@ class PartitionState:
     topic_id: str
     next_offset: int
     pending: tuple[int, ...] = ()
-    waiting: tuple[PendingRetry, ...] = ()
+    retries: tuple[PendingRetry, ...] = ()
+    log_start: int = 0
     committed: int | None = None
     """The offset last committed; None: nothing is, and nothing will be (stateless)."""
+    committed_progress: tuple[object, ...] | None = None
+    """What the last commit said; None: nothing is committed yet."""
     unit: int | None = None
     """The unit that works on it now."""
     at_end: bool = False
-    doubtful: bool = False
-    """True: the position is to be found anew once the unit that works on it has ended."""
-    fenced: bool = False
-    """True: being revoked; no further unit."""
+    relocate: bool = False
+    """True: the position has to be found again, once no unit works on it and what it returned is committed."""
+    revoked: bool = False
+    """True: the group takes it away; no further unit."""
     waits_until: float = 0.0
-    """Monotonic time before which nothing can be done: order forbids to pass an event that waits for its retry."""
-    careful: bool = False
-    """True: a worker died over it, or hangs: its next units run alone, one event at a time."""
-    careful_until: int | None = None
-    """As long as events below this are open; None: for one unit."""
-    suspected: frozenset[int] = frozenset()
-    """Events that were being worked on when a worker died: one that kills again, alone, is the killer."""
-    few: int | None = None
-    """At most so many events in a careful unit, where no journal names the suspect: halved with each death."""
-    killer: int | None = None
-    """The event that killed its worker twice, until it is a dead letter."""
+    """Monotonic time before which no unit is planned: order forbids to pass an event that waits for its retry."""
+    blocked_by: str | None = None
+    """The outage that one of its events waits for; the events before it are done, and other partitions go on."""
+    isolation: Isolation | None = None
+    poison: Poison | None = None
+    clock: Clock = field(default=SYSTEM, repr=False, compare=False)
 
     @property
     def key(self) -> Partition:
@@ -85,88 +125,228 @@ class PartitionState:
         return min(self.pending, default=self.next_offset)
 
     @property
-    def doubted(self) -> int:
-        """Offsets from the position up to the last suspect; 0: there is none."""
-        return max(0, self.careful_until - self.position) if self.careful_until is not None else 0
+    def progress(self) -> tuple[object, ...]:
+        """What a commit says; another value needs another commit."""
+        return self.next_offset, self.pending, tuple((each.offset, each.attempts) for each in self.retries)
 
     @property
-    def progress(self) -> tuple[object, ...]:
-        """What a commit tells; another value wants another commit."""
-        return self.next_offset, self.pending, tuple((w.offset, w.attempts) for w in self.waiting)
+    def is_dirty(self) -> bool:
+        """Whether it has moved since the last commit."""
+        return self.committed_progress != self.progress
 
-    def ready(self, now: float) -> bool:
-        """Whether a unit may be planned."""
-        return self.unit is None and not self.fenced and self.killer is None and self.waits_until <= now
+    def is_ready(self, now: float) -> bool:
+        """Whether a unit may be planned: only after the last commit of the partition succeeded (DESIGN 3.2)."""
+        free = self.unit is None and not (self.is_dirty or self.revoked or self.relocate)
+        return free and self.poison is None and self.waits_until <= now
 
     def assignment(self) -> Assignment:
-        retries = tuple(waiting.retry() for waiting in self.waiting)
-        return Assignment(
-            self.topic, self.partition, self.epoch, self.next_offset, self.pending, retries, self.topic_id
-        )
+        retries = tuple(each.retry(self.clock) for each in self.retries)
+        place = (self.topic, self.partition, self.epoch, self.next_offset, self.pending)
+        return Assignment(*place, retries, self.topic_id, self.log_start)
+
+    # -- positions -------------------------------------------------------------------------
 
     def advance(self, outcome: PartitionOutcome) -> None:
+        """L1: take the position that a live worker returned."""
         self.next_offset, self.pending, self.at_end = outcome.next_offset, outcome.pending, outcome.at_end
-        self.waiting = tuple(PendingRetry.said(retry) for retry in outcome.retries)
-        self.waits_until = time.monotonic() + outcome.blocked_for if outcome.blocked_for else 0.0
+        self.retries = tuple(PendingRetry.returned(retry, self.clock) for retry in outcome.retries)
+        self.waits_until = self.clock.monotonic() + outcome.blocked_for if outcome.blocked_for else 0.0
+        self.blocked_by = outcome.blocked_by
+        self.relocate = self.relocate or outcome.out_of_range or outcome.gone
+        if outcome.hung_at is not None:
+            self.poison = Poison(outcome.hung_at, "timeout", "a step before the action did not return")
         if outcome.suspect_until is not None:
-            self.careful, self.careful_until = True, outcome.suspect_until
-        elif self.careful:
-            self._relax()
+            self.isolation = self.isolation or Isolation()
+            self.isolation.until = max(outcome.suspect_until, self.isolation.until or 0)
+        elif self.isolation is not None:
+            self._relax(self.isolation)
 
-    def _relax(self) -> None:
-        """A careful unit came back: go on as before once the suspects are behind us."""
-        if self.careful_until is not None and self.position < self.careful_until and not self.at_end:
+    def _relax(self, isolation: Isolation) -> None:
+        """An isolated unit came back: isolation ends once the suspects are finished."""
+        if isolation.until is not None and self.position < isolation.until and not self.at_end:
             return
-        if self.few is not None:
-            self.few *= 2
-            if self.few <= _MANY:
+        if isolation.size is not None:
+            isolation.size *= 2
+            if isolation.size <= _UNNAMED_AT_MOST:
                 return
-        self.careful, self.careful_until, self.few, self.suspected = False, None, None, frozenset()
+        self.isolation = None
 
-    def begin_anew(self) -> None:
-        """Whatever was open comes again under another number."""
-        self.pending, self.waiting, self.waits_until, self.unit, self.at_end = (), (), 0.0, None, False
-
-    def finish(self, offset: int) -> None:
-        """One event that a dead worker left open is finished."""
-        self.learn(Progress(finished={offset}))
-
-    def learn(self, noted: Progress) -> None:
-        """What the journal of a dead worker calls done is done."""
-        if noted.done is not None and not self.pending and noted.done > self.next_offset:
-            left = {offset for offset in noted.open if self.next_offset <= offset < noted.done}
-            self.next_offset, self.pending = noted.done, tuple(sorted(left))
-        if noted.finished:
-            next_offset = max(self.next_offset, max(noted.finished) + 1)
-            open_ = {*self.pending, *range(self.next_offset, next_offset)} - noted.finished
-            self.next_offset, self.pending = next_offset, tuple(sorted(open_))
-        self.waiting = tuple(w for w in self.waiting if self.is_open(w.offset))
+    def start_over(self) -> None:
+        """An external source delivers what was open again, under other numbers."""
+        self.pending, self.retries, self.waits_until, self.unit, self.at_end = (), (), 0.0, None, False
 
     def is_open(self, offset: int) -> bool:
         return offset >= self.next_offset or offset in self.pending
 
-    def suspect(self, offsets: Iterable[int], *, noted: bool) -> None:
-        """A worker died over this partition: over one of these events, or (not `noted`) nobody knows over which."""
-        named = [offset for offset in offsets if self.is_open(offset)]
-        was_careful, self.careful = self.careful, True
-        if noted and was_careful and len(named) == 1 and named[0] in self.suspected:
-            self.killer = named[0]
-        elif noted:
-            self.suspected |= frozenset(named)
-            self.careful_until = max(self.suspected) + 1 if self.suspected else None
-        elif was_careful and self.few == 1:
-            self.killer = self.position
-        elif was_careful and self.few is not None:
-            self.careful_until = self.position + self.few
-            self.few //= 2
+    # -- deaths ----------------------------------------------------------------------------
+
+    @property
+    def isolated_size(self) -> int:
+        """Events that an isolated unit may take."""
+        isolation = self.isolation
+        if isolation is None:
+            return _ISOLATED_AT_MOST
+        if isolation.size is not None:
+            return isolation.size
+        if isolation.until is not None:
+            return min(_ISOLATED_AT_MOST, max(1, isolation.until - self.position))
+        return _ISOLATED_AT_MOST
+
+    def suspect(self, suspects: Sequence[range] | None, *, isolated: bool, stage: Stage, reason: str) -> None:
+        """A worker died: while it worked on these offsets, or (None) there is no log that could tell.
+
+        Nothing moves (L1). `isolated`: the unit was run alone because of an earlier death.
+        """
+        if suspects is None:
+            self._suspect_unnamed(stage, reason, isolated=isolated)
+            return
+        open_ = [each for each in suspects if any(map(self.is_open, (each.start, each.stop - 1)))]
+        only = open_[0].start if len(open_) == 1 and len(open_[0]) == 1 else None
+        if isolated and only is not None and self.isolation is not None and self.isolation.names(only):
+            self.poison = Poison(only, stage, reason)
+            return
+        self.isolation = self.isolation or Isolation()
+        self.isolation.add(open_)
+
+    def _suspect_unnamed(self, stage: Stage, reason: str, *, isolated: bool) -> None:
+        isolation = self.isolation
+        if isolation is None or not isolated or isolation.size is None:
+            self.isolation = Isolation(size=1)
+        elif isolation.size == 1:
+            self.poison = Poison(self.position, stage, reason)
         else:
-            self.few = 1
+            isolation.until = self.position + isolation.size
+            isolation.size //= 2
+
+    def finish_poison(self, offset: int) -> bool:
+        """The poison event is a durable dead letter: it counts as finished.
+
+        False: events in front of it may be unfinished, and too many offsets to name. The next isolated unit then takes
+        one event, so that a further death is known to be over the first record behind the position.
+        """
+        poison, self.poison = self.poison, None
+        single = self.isolation is not None and self.isolation.size == 1
+        if offset in self.pending:
+            self.pending = tuple(each for each in self.pending if each != offset)
+        elif offset >= self.next_offset:
+            between = range(self.next_offset, offset)
+            if single and not self.pending:
+                between = range(0)  # the unit's first record was the poison event: nothing lies in between
+            if len(self.pending) + len(between) > PENDING_AT_MOST:
+                self.isolation = Isolation(suspects=(range(offset, offset + 1),), until=offset + 1, size=1)
+                return False
+            self.pending, self.next_offset = (*self.pending, *between), offset + 1
+        self.retries = tuple(each for each in self.retries if self.is_open(each.offset))
+        if self.isolation is not None and poison is not None:
+            self.isolation.size = None if self.isolation.suspects else self.isolation.size
+            self._relax(self.isolation)
+        return True
+
+    # -- commits ---------------------------------------------------------------------------
 
     def commit(self) -> Commit:
         """I1: everything below the committed offset is finished; finished ranges above it are remembered beside it."""
-        retries = [waiting.open_retry() for waiting in self.waiting]
+        retries = [each.open_retry() for each in self.retries]
         return Commit(self.position, encode(self.topic_id, self.position, self.next_offset, self.pending, retries))
 
+    def committed_as(self, offset: int | None, progress: tuple[object, ...]) -> None:
+        """The commit of this progress succeeded; None: nothing had to be committed."""
+        self.committed_progress = progress
+        if offset is not None:
+            self.committed = offset
 
-_MANY = 1_024
-"""Where no journal names the suspect, careful units grow from one event, twice as many each time, up to so many."""
+
+class PartitionTable:
+    """The partitions that this instance owns of one pipeline. `lock` guards all of it."""
+
+    def __init__(self, *, threads: Threads = THREADS) -> None:
+        self.lock = threads.lock()
+        self.ends: dict[Partition, int] = {}
+        """End offsets, as last seen."""
+        self.total = 0
+        """Partitions of all subscribed topics, whichever instance owns them, as far as known."""
+        self._states: dict[Partition, PartitionState] = {}
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return iter(list(self._states.values()))
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._states
+
+    def keys(self) -> list[Partition]:
+        return sorted(self._states)
+
+    def get(self, partition: Partition) -> PartitionState | None:
+        return self._states.get(partition)
+
+    def current(self, partition: Partition, epoch: int, topic_id: str) -> PartitionState | None:
+        """L4: the state that something with this epoch and topic id is about; None: it is about a former one."""
+        state = self._states.get(partition)
+        return state if state is not None and (state.epoch, state.topic_id) == (epoch, topic_id) else None
+
+    def add(self, state: PartitionState) -> None:
+        with self.lock:
+            self._states[state.key] = state
+
+    def drop(self, partitions: Iterable[Partition]) -> list[PartitionState]:
+        with self.lock:
+            gone = [state for tp in partitions if (state := self._states.pop(tp, None)) is not None]
+            for state in gone:
+                self.ends.pop(state.key, None)
+        return gone
+
+    def dirty(self) -> list[PartitionState]:
+        with self.lock:
+            return [state for state in self._states.values() if state.is_dirty]
+
+    def lag(self) -> int:
+        """Records behind, as far as known."""
+        with self.lock:
+            return sum(max(0, self.ends.get(tp, 0) - state.position) for tp, state in self._states.items())
+
+    def blocked_by(self) -> str | None:
+        """The outage that some event waits for, if any."""
+        with self.lock:
+            return next((state.blocked_by for state in self._states.values() if state.blocked_by), None)
+
+    def all_at_end(self) -> bool:
+        """Whether everything that was there is read and finished, and nothing is in flight."""
+        with self.lock:
+            return all(
+                state.at_end and not (state.pending or state.is_dirty or state.isolation) and state.unit is None
+                for state in self._states.values()
+            )
+
+    def statuses(self, instance: str, *, commits: bool) -> list[PartitionStatus]:
+        with self.lock:
+            return [
+                PartitionStatus(
+                    topic=state.topic,
+                    partition=state.partition,
+                    committed=state.committed if commits else state.position,
+                    end=(end := self.ends.get(state.key)),
+                    lag=max(0, end - state.position) if end is not None else None,
+                    owner=instance,
+                )
+                for state in self._states.values()
+            ]
+
+    def mirror_rows(self, group: str) -> list[MirrorRow]:
+        """The last commits, for the store."""
+        with self.lock:
+            clean = [(s, s.commit()) for s in self._states.values() if s.committed is not None and not s.is_dirty]
+        return [
+            MirrorRow(
+                group=group,
+                topic=state.topic,
+                topic_id=state.topic_id,
+                partition=state.partition,
+                offset=commit.offset,
+                metadata=commit.metadata,
+            )
+            for state, commit in clean
+            if commit.offset == state.committed
+        ]

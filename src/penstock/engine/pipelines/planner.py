@@ -1,222 +1,229 @@
-"""Planning: where a pipeline runs, which of its partitions go into a lane's next window, and within which limits."""
+"""Planning: which of a pipeline's partitions go into a lane's next window, and within which limits."""
 
 from __future__ import annotations
 
+import itertools
 import pickle
-import threading
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.backoff import Backoff
+from penstock.core.clock import SYSTEM, Clock
 from penstock.engine.desired_state import DesiredState
-from penstock.engine.pipelines.activity import Activity, Temperature
-from penstock.engine.pipelines.context import EngineContext
-from penstock.engine.pipelines.group import GroupMembership
-from penstock.engine.pipelines.outcomes import Units
-from penstock.engine.pipelines.partitions import PartitionState
-from penstock.engine.pipelines.pause_detector import PauseDetector
-from penstock.pipeline.messages import CLOSING, Blueprint, UnitRequest
+from penstock.engine.pipelines.activity import Activity
+from penstock.engine.pipelines.group import PauseDetector
+from penstock.engine.pipelines.partitions import PartitionState, PartitionTable
+from penstock.engine.taps import Taps
+from penstock.pipeline.messages import Assignment, Blueprint, Partition, UnitRequest
 
-_HOT_LAG = 20_000
-"""Records behind at which a pipeline gets lanes of its own from the start."""
 _SOON = 0.5
 """Seconds before its retry is due that a partition is planned again: the unit waits for it, the next one might be late.
 """
 _LONG = 5.0
-"""Seconds of a window that waits for a quiet source; a stop waits for its end."""
-_FEW = 2_000
-"""Events of one careful unit at most."""
+"""Seconds of a window that waits for a quiet external source; a stop waits for its end."""
+_revisions = itertools.count(1)
 
 
-class Planned(ABC):
-    """What lanes and the dispatcher ask of a flow; they come from other threads and take its lock."""
+def new_revision() -> int:
+    """L4: tells what a lane's process has built of a pipeline from what it built before a reload or a restart."""
+    return next(_revisions)
 
-    membership: GroupMembership
-    units: Units
-    wanted: DesiredState
-    pulse: PauseDetector
 
-    def __init__(self, spec: PipelineSpec, blueprint: Blueprint, around: EngineContext, *, pinned: bool) -> None:
+@dataclass(slots=True)
+class InFlightUnit:
+    """A unit that a lane has taken and whose outcome is not accepted yet."""
+
+    unit: int
+    lane: str
+    revision: int
+    assignments: dict[Partition, Assignment]
+    isolated: bool = False
+    order: tuple[Partition, ...] = ()
+    """Partitions by their index in the request, by which the in-flight log names them."""
+
+
+class UnitTable:
+    """Units in flight. Lane threads add to it under the partition table's lock, which guards it."""
+
+    def __init__(self, partitions: PartitionTable) -> None:
+        self._partitions = partitions
+        self._units: dict[int, InFlightUnit] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._units)
+
+    def __contains__(self, unit: int) -> bool:
+        return unit in self._units
+
+    def open(
+        self, unit: int, lane: str, revision: int, states: Iterable[PartitionState], *, isolated: bool = False
+    ) -> list[Assignment]:
+        """Mark the partitions as taken; the lock is held."""
+        taken = list(states)
+        for state in taken:
+            state.unit = unit
+        assignments = [state.assignment() for state in taken]
+        by_key = {each.key: each for each in assignments}
+        self._units[unit] = InFlightUnit(unit, lane, revision, by_key, isolated, tuple(by_key))
+        return assignments
+
+    def get(self, unit: int) -> InFlightUnit | None:
+        return self._units.get(unit)
+
+    def close(self, unit: int) -> InFlightUnit | None:
+        """The unit has ended, or counts no longer: its partitions are free."""
+        with self._partitions.lock:
+            closed = self._units.pop(unit, None)
+            if closed is not None:
+                for state in self._partitions:
+                    if state.unit == unit:
+                        state.unit = None
+            return closed
+
+    def ids(self) -> set[int]:
+        return set(self._units)
+
+    def held_by(self, lane: str) -> bool:
+        return any(each.lane == lane for each in list(self._units.values()))
+
+    def on(self, partitions: Iterable[Partition]) -> set[int]:
+        """Units that work on these partitions."""
+        with self._partitions.lock:
+            states = [state for tp in partitions if (state := self._partitions.get(tp)) is not None]
+            return {state.unit for state in states if state.unit is not None and state.unit in self._units}
+
+
+class UnitPlanner:
+    """Makes the units of one pipeline. Lane threads call it; it decides from the partition table under its lock."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        blueprint: Blueprint,
+        partitions: PartitionTable,
+        units: UnitTable,
+        *,
+        activity: Activity,
+        pauses: PauseDetector,
+        outages: Iterable[Backoff],
+        taps: Taps,
+        alone: bool,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        """`outages`: no unit is planned while one of them waits."""
         self.spec = spec
-        self.name = spec.name
-        self.around = around
-        self.pinned = pinned
-        self.alone = spec.source.is_foreign
-        """Whether it shares its lane with nobody."""
-        self.lock = threading.RLock()
-        self.home: tuple[str, ...] = ()
-        self.lanes: tuple[str, ...] = ()
-        self.farewells: set[str] = set()
+        self.revision = new_revision()
+        self.desired = DesiredState()
+        self.leaving = False
+        """True: the runner finishes what is in flight; nothing new is planned."""
+        self.closing_lanes: set[str] = set()
         """Lanes in which the action is to be closed before the group is left."""
-        self.express_seconds: float | None = None
-        self.warmth = Activity(around.season)
+        self._partitions, self._units = partitions, units
+        self._activity, self._pauses, self._outages, self._taps = activity, pauses, list(outages), taps
+        self._alone, self._clock = alone, clock
         self._blueprint = pickle.dumps(blueprint, protocol=pickle.HIGHEST_PROTOCOL)
-        # Unique over removals and additions: executors keep what they built by name and revision.
-        self.revision = time.time_ns()
-        self._outage = Backoff()
 
-    @property
-    @abstractmethod
-    def leaves(self) -> bool:
-        """True: finish what is under way and leave the group."""
-
-    @property
-    def not_before(self) -> float:
-        """Monotonic time before which no unit is planned."""
-        return max(self._outage.until, self.units.trouble.until)
-
-    @property
-    def temperature(self) -> Temperature:
-        return self.warmth.temperature
-
-    @property
-    def wake_at(self) -> float | None:
-        """Monotonic time, still to come, at which a unit may be planned again; None: nothing waits for a time."""
-        now = time.monotonic()
-        if self.not_before > now:
-            return self.not_before
-        with self.lock:
-            waits = [own.waits_until - _SOON for own in self.membership.owned.values()]
-        return min((at for at in waits if at > now), default=None)
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.units.under)
-
-    def holds(self, units: set[int], lane: str) -> bool:
-        return any(under.lane == lane for unit in units if (under := self.units.under.get(unit)))
-
-    def plan(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
-        """A unit for this lane's next window, if any of its partitions are ready."""
-        with self.lock:
-            if lane in self.farewells and not self.units.held_by(lane):
-                return self._plan_last(lane, new_unit())
-            if not self._may_plan() or self.units.held_by(lane):
+    def plan(
+        self, lane: str, lanes: tuple[str, ...], new_unit: Callable[[], int], *, seconds: float | None
+    ) -> UnitRequest | None:
+        """A unit for this lane's next window, if any of its partitions are ready. `seconds`: of an express window."""
+        with self._partitions.lock:
+            if self._units.held_by(lane):
                 # The action object is used by one unit at a time; one may be detached there.
                 return None
-            now = time.monotonic()
-            ready = [own for own in self._mine(lane) if own.ready(now + _SOON) and not own.careful]
+            if lane in self.closing_lanes:
+                return self._plan_close(lane, lanes, new_unit())
+            if not self._may_plan():
+                return None
+            now = self._clock.monotonic()
+            ready = [s for s in self._of_lane(lane, lanes) if s.is_ready(now + _SOON) and s.isolation is None]
             if not ready:
                 return None
-            unit = new_unit()
-            self.units.open(unit, lane, ready, careful=False)
-            return self._request(unit, ready)
+            return self._request(new_unit(), lane, ready, lanes=len(lanes), seconds=seconds)
 
-    def _mine(self, lane: str) -> list[PartitionState]:
-        order = sorted(self.membership.owned)
-        return [self.membership.owned[tp] for i, tp in enumerate(order) if self.lanes[i % len(self.lanes)] == lane]
+    def plan_isolated(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
+        """A unit with one partition over which a worker died, to run alone."""
+        with self._partitions.lock:
+            now = self._clock.monotonic()
+            ready = [s for s in self._partitions if s.isolation is not None and s.is_ready(now)]
+            if not ready or not self._may_plan() or self._units.held_by(lane):
+                return None
+            request = self._request(new_unit(), lane, ready[:1], lanes=1, isolated=True)
+            request.careful = True
+            request.max_records = min(request.max_records, ready[0].isolated_size)
+            return request
 
-    def _plan_last(self, lane: str, unit: int) -> UnitRequest:
-        self.farewells.discard(lane)
-        mine = self._mine(lane)
-        self.units.open(unit, lane, mine, careful=False)
-        request = self._request(unit, mine)
+    def _of_lane(self, lane: str, lanes: tuple[str, ...]) -> list[PartitionState]:
+        """Partitions are dealt out over the pipeline's lanes by their order."""
+        keys = self._partitions.keys()
+        mine = [tp for index, tp in enumerate(keys) if lanes[index % len(lanes)] == lane]
+        return [state for tp in mine if (state := self._partitions.get(tp)) is not None]
+
+    def _plan_close(self, lane: str, lanes: tuple[str, ...], unit: int) -> UnitRequest:
+        self.closing_lanes.discard(lane)
+        free = [state for state in self._of_lane(lane, lanes) if state.unit is None]
+        request = self._request(unit, lane, free, lanes=len(lanes))
         request.last = True
         return request
 
-    def plan_carefully(self, lane: str, new_unit: Callable[[], int]) -> UnitRequest | None:
-        """A unit with one partition over which a worker died, to run alone."""
-        with self.lock:
-            now = time.monotonic()
-            ready = [own for own in self.membership.owned.values() if own.careful and own.ready(now)]
-            if not ready or not self._may_plan() or self.units.held_by(lane):
-                return None
-            unit = new_unit()
-            self.units.open(unit, lane, ready[:1], careful=True)
-            request = self._request(unit, ready[:1])
-            request.careful = True
-            request.max_records = min(request.max_records, ready[0].few or ready[0].doubted or _FEW)
-            return request
-
     def _may_plan(self) -> bool:
-        if (self.wanted.trial and self.units.under) or not self.pulse.is_steady:
+        if (self.desired.trial and self._units) or not self._pauses.is_steady:
             return False
-        return not (self.leaves or self.warmth.is_cold or self.wanted.paused or time.monotonic() < self.not_before)
+        if any(outage.waiting for outage in self._outages):
+            return False
+        return not (self.leaving or self._activity.is_idle or self.desired.paused)
 
-    @property
-    def is_careful(self) -> bool:
-        with self.lock:
-            return any(own.careful for own in self.membership.owned.values())
-
-    def _request(self, unit: int, ready: list[PartitionState]) -> UnitRequest:
+    def _request(
+        self,
+        unit: int,
+        lane: str,
+        ready: list[PartitionState],
+        *,
+        lanes: int,
+        seconds: float | None = None,
+        isolated: bool = False,
+    ) -> UnitRequest:
         window = self.spec.options.window
-        seconds = self.express_seconds or window.deadline
-        if self.alone and self.warmth.is_idle:
-            # Nothing rings for a source of the user's own: it is waited for in few, long windows.
-            seconds = max(seconds, _LONG)
+        length = seconds or window.deadline
+        if self._alone and self._activity.is_quiet:
+            # No watcher wakes an external source: it is waited for in few, long windows.
+            length = max(length, _LONG)
         return UnitRequest(
             unit,
-            self.name,
+            self.spec.name,
             self.revision,
             self._blueprint,
-            [own.assignment() for own in ready],
-            seconds,
-            self.spec.options.breaker.window if self.wanted.trial else window.max_records,
-            rate=self._share(len(ready)),
-            tap=self.around.taps.wish(self.name, len(self.lanes)),
+            self._units.open(unit, lane, self.revision, ready, isolated=isolated),
+            length,
+            self.spec.options.breaker.window if self.desired.trial else window.max_records,
+            rate=self._rate_share(len(ready)),
+            tap=self._taps.wish(self.spec.name, lanes),
         )
 
     @property
     def rate_limit_per_second(self) -> float | None:
-        """Over all instances; what the store says is stronger than the spec."""
-        given = self.wanted.rate_limit
+        """Over all instances; the desired state in the store overrides the spec."""
+        given = self.desired.rate_limit
         return self.spec.options.rate_limit if given is None else given or None
 
-    def _share(self, partitions: int) -> float | None:
-        """The rate limit's share of a unit with so many of the pipeline's partitions."""
+    def _rate_share(self, partitions: int) -> float | None:
+        """The rate limit's share of a unit with this many of the pipeline's partitions."""
         limit = self.rate_limit_per_second
-        return limit and limit * partitions / max(self.membership.total, len(self.membership.owned))
+        return limit and limit * partitions / max(1, self._partitions.total, len(self._partitions))
 
-    def closing_unit(self, unit: int) -> UnitRequest:
-        last, seconds = self.membership.last_positions(), CLOSING if self.alone else 0.0
-        return UnitRequest(unit, self.name, self.revision, b"", last, seconds, 0, closing=True)
+    @property
+    def wake_at(self) -> float | None:
+        """Monotonic time, in the future, at which a unit may be planned again; None: nothing waits for a time."""
+        now = self._clock.monotonic()
+        until = max((outage.until for outage in self._outages), default=0.0)
+        if until > now:
+            return until
+        with self._partitions.lock:
+            waits = [state.waits_until - _SOON for state in self._partitions]
+        return min((at for at in waits if at > now), default=None)
 
-    # -- temperature -----------------------------------------------------------------------
-
-    def _set_temperature(self, temperature: Temperature) -> None:
-        self.warmth.become(temperature)
-        self.around.dispatcher.heat(self, hot=temperature == "hot")
-
-    def _arrived(self) -> None:
-        """New partitions have their positions."""
-        self.around.metrics.rebalances.labels(self.name, "assigned").inc()
-        with self.lock:
-            lag = self.membership.lag()
-        if lag >= _HOT_LAG and not self.pinned:
-            self.warmth.touch()
-            self._set_temperature("hot")
-        elif lag or not self.membership.has_log:
-            self._rung()
-        elif self.warmth.is_cold:
-            self._watch()
-        self.around.dispatcher.ready(self)
-
-    def _cool_down(self) -> None:
-        """Nothing for a while and nothing open: sleep until the doorbell rings."""
-        if self.warmth.is_cold or self.alone or not self.units.none_open or not self.warmth.is_idle:
-            return
-        with self.lock:
-            owned = self.membership.owned.values()
-            if any(not own.at_end or own.pending or own.unit is not None or own.careful for own in owned):
-                return
-            self.warmth.become("cold")
-        self._watch()
-
-    def _watch(self) -> None:
-        with self.lock:
-            cursors = {own.key: own.next_offset for own in self.membership.owned.values()}
-        if cursors:
-            self.around.doorbell.watch(self.name, cursors, self._rung)
-
-    def _rung(self) -> None:
-        """Something has arrived; called by the doorbell's thread too."""
-        self.around.doorbell.leave(self.name)
-        self.warmth.touch()
-        with self.lock:
-            asleep = self.warmth.is_cold
-            if asleep:
-                self.warmth.become("warm")
-        if asleep:
-            self.around.dispatcher.wake(self)
+    @property
+    def has_isolated(self) -> bool:
+        with self._partitions.lock:
+            return any(state.isolation is not None for state in self._partitions)

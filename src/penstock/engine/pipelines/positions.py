@@ -3,18 +3,25 @@ way."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.commit_metadata import OpenRetry, decode
 from penstock.pipeline.messages import Partition
+from penstock.store.offsets import FirstStart
 
 
 class Cluster(Protocol):
-    """The questions to the cluster that finding a position takes."""
+    """The questions to the cluster that finding a position takes; each may raise `Unavailable`."""
 
-    def watermarks(self, places: list[Partition]) -> Mapping[Partition, tuple[int, int]]: ...
+    def topics(self, timeout: float | None = None) -> Mapping[str, int]: ...
+    def topic_ids(self, names: Sequence[str]) -> Mapping[str, str]: ...
+    def watermarks(
+        self, places: Sequence[Partition], *, committed_only: bool = True
+    ) -> Mapping[Partition, tuple[int, int]]: ...
     def offsets_for_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, int | None]: ...
 
 
@@ -28,7 +35,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to begin, and what to tell about it."""
+    """Where to begin, and what to report about it."""
 
     next_offset: int
     pending: tuple[int, ...] = ()
@@ -40,10 +47,115 @@ class Position:
     blocked: str | None = None
     """Why nothing may be read."""
     gap: tuple[int, int] | None = None
+    topic_id: str = ""
+    log_start: int = 0
+    end: int = 0
 
 
 Start = int | str
 """`earliest`, `latest` or epoch milliseconds."""
+Committed = Callable[[list[Partition]], Mapping[Partition, Remembered]]
+"""Looks up what is committed; may raise `Unavailable`."""
+FirstStarts = Callable[[Mapping[str, int], int], Mapping[str, FirstStart]]
+"""Records, once, which topics (by id, with their number of partitions) are there at a pipeline's first start, and when
+that was; returns what was recorded first."""
+
+
+class PositionFinder:
+    """Finds positions of one pipeline's partitions. Asks cluster, group and store; keeps nothing."""
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        cluster: Cluster,
+        *,
+        committed: Committed,
+        mirrored: Callable[[], Mapping[Partition, Remembered]],
+        first_starts: FirstStarts,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._source = spec.source.config
+        self._cluster, self._committed, self._mirrored = cluster, committed, mirrored
+        self._first_starts, self._clock = first_starts, clock
+
+    def find(self, wanted: Sequence[Partition]) -> dict[Partition, Position]:
+        """Positions of these partitions; those that cannot be found now (no leader, being deleted) are left out."""
+        ids = self._cluster.topic_ids(sorted({topic for topic, _ in wanted}))
+        bounds = self._cluster.watermarks(list(wanted))
+        present = [tp for tp in wanted if tp in bounds and tp[0] in ids]
+        committed = self._committed(present)
+        mirrored = self._mirrored() if len(committed) < len(present) else {}
+        new = [tp for tp in present if tp not in committed and tp not in mirrored]
+        starts = self._start_offsets(new, ids, bounds, is_first=not mirrored) if new else {}
+        found = {}
+        for tp in present:
+            topic_id, (low, high) = ids[tp[0]], bounds[tp]
+            position = self._position(tp, topic_id, committed.get(tp), mirrored.get(tp), (low, high), starts.get(tp, low))
+            found[tp] = replace(position, topic_id=topic_id, log_start=low, end=high)
+        return found
+
+    def _position(
+        self,
+        tp: Partition,
+        topic_id: str,
+        committed: Remembered | None,
+        mirrored: Remembered | None,
+        bounds: tuple[int, int],
+        start: int,
+    ) -> Position:
+        found = find(
+            tp, topic_id=topic_id, committed=committed, mirrored=mirrored, bounds=bounds, policy_offset=start
+        )
+        if found.blocked is None:
+            return found
+        # A commit of a consumer that reads uncommitted records may lie beyond the last stable offset.
+        high = self._cluster.watermarks([tp], committed_only=False).get(tp, bounds)[1]
+        return find(
+            tp,
+            topic_id=topic_id,
+            committed=committed,
+            mirrored=mirrored,
+            bounds=(bounds[0], max(high, bounds[1])),
+            policy_offset=start,
+        )
+
+    def _start_offsets(
+        self,
+        new: list[Partition],
+        ids: Mapping[str, str],
+        bounds: Mapping[Partition, tuple[int, int]],
+        *,
+        is_first: bool,
+    ) -> dict[Partition, int]:
+        """The start policy applies to partitions that were there at the first start of the pipeline; those that appeared
+        later begin at earliest. All instances agree because the first start is recorded once."""
+        now = self._clock.now_ms()
+        recorded = self._first_starts(self._present_topics(is_first=is_first), now)
+        start = self._source.start_position
+        offsets = {tp: bounds[tp][0] for tp in new}
+        original = [tp for tp in new if (first := recorded.get(ids[tp[0]])) is not None and tp[1] < first.partitions]
+        if start == "earliest" or not original:
+            return offsets
+        if start == "latest":
+            times = {tp: recorded[ids[tp[0]]].at_ms for tp in original}
+            # This very call was the first start: the ends of the logs are exact, times of records are not.
+            offsets |= {tp: bounds[tp][1] for tp, at in times.items() if at == now}
+            times = {tp: at for tp, at in times.items() if at != now}
+        else:
+            times = dict.fromkeys(original, int(start))
+        found = self._cluster.offsets_for_times(times) if times else {}
+        # A time behind the last record means: what comes from now on.
+        return offsets | {tp: at if (at := found.get(tp)) is not None else bounds[tp][1] for tp in times}
+
+    def _present_topics(self, *, is_first: bool) -> dict[str, int]:
+        """Ids of all subscribed topics with the partitions to which the start policy applies: none of them where the
+        group has committed before."""
+        counts = self._cluster.topics()
+        names = self._source.subscribed(counts)
+        ids = self._cluster.topic_ids(names)
+        every = [(name, partition) for name in names for partition in range(counts[name])]
+        is_first = is_first and not self._committed(every)
+        return {ids[name]: counts[name] if is_first else 0 for name in names if name in ids}
 
 
 def find(
@@ -62,7 +174,7 @@ def find(
     if mirrored is not None:
         # The broker drops a group's offsets with the topic; the store still knows which topic they were for.
         found = _resume(name, topic_id, mirrored, bounds)
-        text = f"{name}: the group has forgotten its offset; going on at {mirrored.offset}, as the store remembers"
+        text = f"{name}: the group has forgotten its offset; resuming at {mirrored.offset}, as mirrored in the store"
         return replace(found, commit=True, note=found.note or ("mirror", text))
     return Position(policy_offset, commit=True)
 
@@ -72,25 +184,14 @@ def _resume(name: str, topic_id: str, remembered: Remembered, bounds: tuple[int,
     known = decode(remembered.offset, remembered.metadata)
     if known.topic_id is not None and known.topic_id != topic_id:
         was = f"id {known.topic_id} is now {topic_id}"
-        note = ("recreated", f"{name}: the topic was made anew ({was}); beginning at {low}")
+        note = ("recreated", f"{name}: the topic was re-created ({was}); beginning at {low}")
         return Position(low, commit=True, note=note)
     if remembered.offset < low:
-        kept = tuple(h for h in known.pending if h >= low)
-        text = f"{name}: offsets {remembered.offset} to {low - 1} are no longer in the log; going on at {low}"
+        kept = tuple(offset for offset in known.pending if offset >= low)
+        text = f"{name}: offsets {remembered.offset} to {low - 1} are no longer in the log; resuming at {low}"
         gap = (remembered.offset, low)
         return Position(max(low, known.next_offset), kept, known.retries, commit=True, note=("gap", text), gap=gap)
     if remembered.offset > high:
         where = f"{name}: the committed offset {remembered.offset} lies beyond the end of the log ({high})"
         return Position(remembered.offset, blocked=f"{where}; reset the offsets to go on")
     return Position(known.next_offset, known.pending, known.retries)
-
-
-def policy_offsets(cluster: Cluster, start: Start, bounds: Mapping[Partition, tuple[int, int]]) -> dict[Partition, int]:
-    """Where the start policy begins, per partition."""
-    if start == "earliest":
-        return {tp: low for tp, (low, _) in bounds.items()}
-    if isinstance(start, int):
-        found = cluster.offsets_for_times(dict.fromkeys(bounds, start))
-        # A time after the last record means: what comes from now on.
-        return {tp: offset if (offset := found.get(tp)) is not None else high for tp, (_, high) in bounds.items()}
-    return {tp: high for tp, (_, high) in bounds.items()}

@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 import structlog
 
-from penstock.config.spec import PipelineSpec
-from penstock.core.backoff import Backoff
+from penstock.core.metrics import Metrics
 from penstock.core.secrets import Scrubber
 from penstock.core.status import State
-from penstock.engine.pipelines.context import EngineContext
-from penstock.engine.pipelines.planner import Planned
-from penstock.pipeline.messages import Blueprint
 
 log = structlog.get_logger("penstock.pipeline")
 
 
-class Shown(Planned):
-    """The part of a flow that says how it does."""
+class StatusReporter:
+    """The state of one pipeline on this instance. Written by its runner's thread, read by any."""
 
-    def __init__(self, spec: PipelineSpec, blueprint: Blueprint, around: EngineContext, *, pinned: bool) -> None:
-        super().__init__(spec, blueprint, around, pinned=pinned)
+    def __init__(self, name: str, secrets: Iterable[str], metrics: Metrics) -> None:
         self.state: State = "starting"
         self.reason: str | None = None
         self.stale: str | None = None
         """Why a newer version of its file is not used."""
-        self._scrub: Callable[[str], str] = Scrubber(spec.secrets).scrub
-        self._joining = Backoff()
-        """Of the group: joining it failed, or something broke while in it."""
+        self._name, self._metrics = name, metrics
+        self._scrub = Scrubber(secrets).scrub
 
     @property
-    def said(self) -> str | None:
+    def explanation(self) -> str | None:
         """The reason of its state, and what else a person should know."""
         stale = f"it goes on as it was, for its file cannot be used: {self.stale}" if self.stale else None
         return "; ".join(text for text in (self.reason, stale) if text) or None
 
-    def say(self, state: State, reason: str | None = None) -> None:
-        # I8: what a plug-in says while it is made has not been through the worker's hands.
+    def report(self, state: State, reason: str | None = None) -> None:
+        # I8: the message of a plug-in that cannot be created has not been scrubbed by a worker.
         reason = self._scrub(reason) if reason else None
-        if (state, reason) != (self.state, self.reason):
-            self.state, self.reason = state, reason
-            self.around.metrics.set_state(self.name, state)
-            log.info("pipeline state", pipeline=self.name, state=state, **({"reason": reason} if reason else {}))
-
-    def _show_membership(self) -> None:
-        if self.state == "failed":
+        if (state, reason) == (self.state, self.reason):
             return
-        trouble = self.membership.trouble()
-        if trouble:
-            self.say("waiting", trouble)
-        elif not (self._outage.failures or self.units.trouble.failures or self._joining.failures):
-            self.say(
-                "idle" if self.warmth.is_cold or not self.membership.owned else "running",
-                self.membership.remark(),
-            )
+        self.state, self.reason = state, reason
+        try:
+            self._metrics.set_state(self._name, state)
+            log.info("pipeline state", pipeline=self._name, state=state, **({"reason": reason} if reason else {}))
+        except Exception:
+            log.exception("a state cannot be shown", pipeline=self._name)  # L3

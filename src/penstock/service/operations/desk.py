@@ -155,7 +155,7 @@ class Desk:
 
     def _running(self) -> Mapping[str, PipelineSpec]:
         instance = self.instance()
-        return {flow.name: flow.spec for flow in list(instance.flows)} if instance else {}
+        return {flow.name: flow.spec for flow in list(instance.runners)} if instance else {}
 
     def _read(self) -> Snapshot:
         instance = self.instance()

@@ -36,7 +36,7 @@ def stage_counts(desk: Desk, actor: Actor, name: str) -> StageCounts:
     alive = {row.id for row in desk.store.instances.alive(INSTANCE_SILENCE)}
     said = [row for row in desk.store.pipelines.states() if row.pipeline == name and row.instance in alive]
     here = desk.instance()
-    flow = next((flow for flow in list(here.flows) if flow.name == name), None) if here else None
+    flow = next((flow for flow in list(here.runners) if flow.name == name), None) if here else None
     return StageCounts(
         read=sum(row.events for row in said),
         filtered=sum(row.filtered for row in said),
@@ -46,6 +46,6 @@ def stage_counts(desk: Desk, actor: Actor, name: str) -> StageCounts:
         p99_ms=max((row.p99_ms for row in said if row.p99_ms is not None), default=None),
         times={
             stage: StageTimes(p50_ms=times.quantile(0.5), p99_ms=times.quantile(0.99))
-            for stage, times in (dict(flow.books.times) if flow else {}).items()
+            for stage, times in (dict(flow.stats.times) if flow else {}).items()
         },
     )

@@ -151,7 +151,7 @@ def tap(
             allowed=f"some of {', '.join(STAGES)}; {LONGEST:g} seconds, {MOST} samples, {MOST_PER_SECOND} a second",
         )
     instance = desk.instance()
-    flow = next((flow for flow in list(instance.flows) if flow.name == name), None) if instance else None
+    flow = next((flow for flow in list(instance.runners) if flow.name == name), None) if instance else None
     if instance is None or flow is None:
         raise NotHere(f"{name} does not run in the instance that answers", received=name, hint=_elsewhere(desk, name))
     there = [stage for stage in wanted if stage not in _STEPS or getattr(flow.spec, _STEPS[stage])]

@@ -20,7 +20,7 @@ from penstock.service.operations.models import Difference, VersionText, VersionV
 def known_spec(desk: Desk, name: str) -> tuple[dict[str, Any] | None, str | None, str | None]:
     """The spec as it runs here or last ran, masked, with its version and its file; None where it never ran."""
     instance = desk.instance()
-    for flow in list(instance.flows) if instance else []:
+    for flow in list(instance.runners) if instance else []:
         if flow.name == name:
             # I8: `stored` scrubs what was read from files too.
             return orjson.loads(stored(flow.spec))["spec"], flow.spec.version, flow.spec.origin

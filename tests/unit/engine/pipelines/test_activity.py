@@ -1,34 +1,34 @@
-"""How long pipelines without events stay warm, and how deeply they rest, by how many there are."""
+"""The idle timeout and the polling interval of idle pipelines, by how many pipelines there are."""
 
 from __future__ import annotations
 
 from penstock.engine.pipelines.activity import Activity, IdlePolicy
 
 
-def crowd(season: IdlePolicy, count: int) -> list[Activity]:
-    made = [Activity(season) for _ in range(count)]
-    for warmth in made:
-        season.enter(warmth)
-        warmth.become("warm")
+def crowd(policy: IdlePolicy, count: int) -> list[Activity]:
+    made = [Activity(policy) for _ in range(count)]
+    for activity in made:
+        policy.enter(activity)
+        activity.become("shared")
     return made
 
 
-def test_few_stay_warm_for_a_minute_and_hundreds_for_seconds() -> None:
-    season = IdlePolicy()
-    few = crowd(season, 20)
-    assert (season.cold_after, season.rest) == (60.0, 1.0)
-    many = crowd(season, 300)
-    assert season.cold_after == 6.0
-    assert season.rest == 2.0
-    for warmth in many:
-        warmth.become("cold")
-    assert (season.cold_after, season.rest) == (60.0, 2.0), "they still rest, in a crowd"
-    for warmth in [*few, *many]:
-        season.leave(warmth)
-    assert (season.cold_after, season.rest) == (60.0, 1.0)
+def test_few_pipelines_stay_active_for_a_minute_and_hundreds_for_seconds() -> None:
+    policy = IdlePolicy()
+    few = crowd(policy, 20)
+    assert (policy.idle_after, policy.poll_every) == (60.0, 1.0)
+    many = crowd(policy, 300)
+    assert policy.idle_after == 6.0
+    assert policy.poll_every == 2.0
+    for activity in many:
+        activity.become("idle")
+    assert (policy.idle_after, policy.poll_every) == (60.0, 2.0), "idle ones still poll less often"
+    for activity in [*few, *many]:
+        policy.leave(activity)
+    assert (policy.idle_after, policy.poll_every) == (60.0, 1.0)
 
 
 def test_no_crowd_is_too_large() -> None:
-    season = IdlePolicy()
-    crowd(season, 5_000)
-    assert (season.cold_after, season.rest) == (5.0, 2.0)
+    policy = IdlePolicy()
+    crowd(policy, 5_000)
+    assert (policy.idle_after, policy.poll_every) == (5.0, 2.0)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from penstock.core.commit_metadata import decode
 from penstock.engine.pipelines.partitions import PartitionState
-from penstock.pipeline.in_flight_log import Progress
 from penstock.pipeline.messages import PartitionOutcome
 
 TOTAL = 120
@@ -38,13 +37,12 @@ class World:
         self.own.advance(PartitionOutcome("t", 0, 1, next_offset, pending))
 
     def death(self, ahead: int, chosen: set[int]) -> None:
-        """A worker dies: it had finished some, its journal has most of that."""
+        """A worker dies: what it had finished is finished, and the tracker learns nothing of it (L1)."""
         next_offset = min(TOTAL, self.own.next_offset + ahead)
         open_ = {*self.own.pending, *range(self.own.next_offset, next_offset)}
-        done = open_ & chosen
-        self.finished |= done
-        noted = {offset for offset in done if offset % 7}
-        self.own.learn(Progress(done=None, finished=noted))
+        self.finished |= open_ & chosen
+        suspects = [range(offset, offset + 1) for offset in sorted(open_)[:2]]
+        self.own.suspect(suspects, isolated=False, stage="crash", reason="killed")
 
     def restart(self) -> None:
         """All that is left is the commit."""
@@ -79,32 +77,70 @@ def test_what_is_not_finished_stays_open_and_the_commit_never_goes_back(
     assert world.finished == set(range(TOTAL))
 
 
-def test_the_event_that_kills_alone_is_the_killer() -> None:
+def died(own: PartitionState, *suspects: range, isolated: bool = False) -> None:
+    own.suspect(list(suspects), isolated=isolated, stage="crash", reason="killed")
+
+
+def test_the_event_that_kills_again_when_run_alone_is_the_poison_event() -> None:
     own = PartitionState("t", 0, 1, "id", 10)
-    own.suspect({12, 14}, noted=True)
-    assert own.careful
-    assert own.killer is None
-    own.learn(Progress(done=13))
-    own.suspect({14}, noted=True)
-    assert own.killer == 14
+    died(own, range(12, 13), range(14, 15))
+    assert own.isolation is not None
+    assert own.poison is None
+    assert own.position == 10, "a death moves nothing"
+    died(own, range(14, 15), isolated=True)
+    assert own.poison is not None
+    assert own.poison.offset == 14
 
 
-def test_where_no_journal_names_it_the_killer_is_found_by_halving() -> None:
-    own, deaths, killer = PartitionState("t", 0, 1, "id", 0), 0, 700
-    while own.killer is None:
-        batch = range(own.position, own.position + (own.few or 100_000))
-        if killer in batch:
+def test_an_event_that_dies_alone_for_the_first_time_is_suspected_only() -> None:
+    own = PartitionState("t", 0, 1, "id", 10)
+    died(own, range(12, 13))
+    died(own, range(11, 12), isolated=True)
+    assert own.poison is None
+    died(own, range(11, 12), isolated=True)
+    assert own.poison is not None
+
+
+def test_a_dead_lettered_poison_event_is_passed_and_what_lies_before_it_stays_open() -> None:
+    own = PartitionState("t", 0, 1, "id", 10)
+    died(own, range(12, 13))
+    died(own, range(12, 13), isolated=True)
+    assert own.finish_poison(12)
+    assert (own.next_offset, own.pending) == (13, (10, 11))
+    assert own.position == 10
+
+
+def test_f15_a_gap_of_millions_of_offsets_is_not_enumerated() -> None:
+    own = PartitionState("t", 0, 1, "id", 10)
+    far = 50_000_000
+    died(own, range(far, far + 1))
+    died(own, range(far, far + 1), isolated=True)
+    assert not own.finish_poison(far)
+    assert own.isolated_size == 1, "the events before it are taken one by one"
+    own.advance(PartitionOutcome("t", 0, 1, 11))
+    died(own, range(far, far + 1), isolated=True)
+    assert own.finish_poison(far)
+    assert (own.next_offset, own.pending) == (far + 1, ())
+
+
+def test_isolation_ends_behind_the_suspects() -> None:
+    own = PartitionState("t", 0, 1, "id", 10)
+    died(own, range(10, 20))
+    own.advance(PartitionOutcome("t", 0, 1, 15))
+    assert own.isolation is not None
+    own.advance(PartitionOutcome("t", 0, 1, 20))
+    assert own.isolation is None
+
+
+def test_where_no_log_names_it_the_poison_event_is_found_by_halving() -> None:
+    own, deaths, poison = PartitionState("t", 0, 1, "id", 0), 0, 700
+    while own.poison is None:
+        isolated = own.isolation is not None
+        batch = range(own.position, own.position + (own.isolated_size if isolated else 100_000))
+        if poison in batch:
             deaths += 1
-            own.suspect((), noted=False)
-            own.unit = None
+            own.suspect(None, isolated=isolated, stage="crash", reason="killed")
         else:
             own.advance(PartitionOutcome("t", 0, 1, batch.stop, ()))
-    assert own.killer == killer
+    assert own.poison.offset == poison
     assert deaths <= 12
-
-
-def test_a_failure_that_only_the_dead_worker_knew_is_open_again() -> None:
-    own = PartitionState("t", 0, 1, "id", 10)
-    own.learn(Progress(done=20, open={12, 15, 20}, suspects={20}))
-    assert (own.next_offset, own.pending) == (20, (12, 15))
-    assert own.position == 12
