@@ -243,8 +243,8 @@ class Judge:
             course.begin = course.checked = offset
             if offset < part.end_at(started - 0.001):
                 self.find("I1", f"{model.name} {place}: begins at {offset}, where `latest` was {part.end_at(started)}")
-            row = self._world.store.first_starts.get((model.name, topic_id))
-            if row is not None and offset > max(part.end_at(row[0]), part.start):
+            row = self._world.store.first_starts.get(model.name)
+            if row is not None and offset > max(part.end_at(row.time), part.start):
                 self.find("I1", f"{model.name} {place}: begins at {offset}, `latest` at the first start was below")
 
     def _appeared_later(self, model: PipelineModel, topic_id: str) -> bool:

@@ -194,13 +194,12 @@ class Runner:
         if offset is None and place in mirrored and mirrored[place][0] == topic_id:
             offset, metadata = mirrored[place][1].offset, mirrored[place][1].metadata
         if offset is None:
-            at, present = self.s.store.first_start(self.model.name, topic_id, counts[place[0]])
-            known = [other for other in self.s.world.store.first_starts if other[0] == self.model.name]
-            first = min(known, key=lambda row: self.s.world.store.first_starts[row][0])
+            now = {found: counts[name] for name, found in self.s.cluster.topic_ids(self.model.topics).items()}
+            row = self.s.store.first_start(self.model.name, now, self.s.clock.now_ms())
             begin = bounds[0]
-            if self.model.start == "latest" and place[1] < present and first[1] == topic_id:
+            if self.model.start == "latest" and place[1] < row.topics.get(topic_id, 0):
                 part = self.s.world.log.by_id[topic_id].partitions[place[1]]
-                begin = max(part.end_at(at), part.start)
+                begin = max(part.end_at(row.time), part.start)
             own = Own(place, next(self.epochs), topic_id, begin, log_start=bounds[0])
             return own if self.commit([own]) else None
         note = decode(offset, metadata)

@@ -32,6 +32,16 @@ class Wanted:
     revision: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class FirstStartRow:
+    """What a group's first start found: the number of partitions by topic id."""
+
+    time: float
+    at_ms: int
+    topics: dict[str, int]
+    by: str
+
+
 @dataclass(slots=True)
 class SimStore:
     """The database itself; instances use it through `StoreView`."""
@@ -41,8 +51,8 @@ class SimStore:
     letters: dict[tuple[str, str, int, int], DeadLetter] = field(default_factory=dict)
     mirror: dict[tuple[str, Place], tuple[str, Commit]] = field(default_factory=dict)
     """By group and partition: topic id and commit."""
-    first_starts: dict[tuple[str, str], tuple[float, int, str]] = field(default_factory=dict)
-    """By group and topic id: time, partitions then, instance."""
+    first_starts: dict[str, FirstStartRow] = field(default_factory=dict)
+    """By group."""
     desired: dict[str, Wanted] = field(default_factory=dict)
     notes: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
@@ -97,13 +107,13 @@ class StoreView:
             if before is None or before[0] != topic_id or before[1].offset <= commit.offset:
                 store.mirror[group, place] = (topic_id, commit)
 
-    def first_start(self, group: str, topic_id: str, partitions: int) -> tuple[float, int]:
-        """Time and partition count of the group's first start on this topic; the first caller decides."""
-        store, now = self.ask(), self._world.now
-        found = store.first_starts.setdefault((group, topic_id), (now, partitions, str(self._process)))
-        if found[2] != str(self._process) and now - found[0] < 5.0:
+    def first_start(self, group: str, topics: Mapping[str, int], at_ms: int) -> FirstStartRow:
+        """The group's first start; the first caller decides what it was."""
+        store, me, now = self.ask(), str(self._process), self._world.now
+        row = store.first_starts.setdefault(group, FirstStartRow(now, at_ms, dict(topics), me))
+        if row.by != me and now - row.time < 5.0:
             self._world.situations.reach("first start of two instances together")
-        return found[0], found[1]
+        return row
 
     def wanted(self) -> dict[str, Wanted]:
         return dict(self.ask().desired)
