@@ -103,10 +103,21 @@ class Judge:
         course.orders.clear()
         course.resets += 1
 
+    def begins_anew(self, model: PipelineModel) -> None:
+        """A stateless pipeline that is stopped or reloaded on request applies its start policy again."""
+        if model.stateless:
+            for key in [key for key in self.courses if key[0].startswith(f"{model.name}@")]:
+                del self.courses[key]
+
     # -- acts ------------------------------------------------------------------------------
 
+    def _course(self, part: Part) -> Course:
+        """A stateless pipeline has a course of its own in each instance."""
+        name = f"{part.model.name}@{part.worker.backend.process}" if part.model.stateless else part.model.name
+        return self.courses[name, part.a.topic_id, part.a.partition]
+
     def act_begins(self, part: Part, records: list[LogRecord]) -> None:
-        course, model = self.courses[part.model.name, part.a.topic_id, part.a.partition], part.model
+        course, model = self._course(part), part.model
         self.acts += len(records)
         who = (str(part.worker.process), part.unit.request.unit)
         where = f"{model.name} {part.a.topic}/{part.a.partition}"
@@ -157,11 +168,11 @@ class Judge:
     def act_ended(self, part: Part, record: LogRecord) -> None:
         """The act is over, well or not; what is to be tried again is still open and does not come here."""
         strand = record.key if part.model.kind == "keyed" else b""
-        course = self.courses[part.model.name, part.a.topic_id, part.a.partition]
+        course = self._course(part)
         course.orders[strand].open.discard(record.record.offset())
 
     def act_done(self, part: Part, record: LogRecord) -> None:
-        course = self.courses[part.model.name, part.a.topic_id, part.a.partition]
+        course = self._course(part)
         course.done.add(record.record.offset())
         self.act_ended(part, record)
 

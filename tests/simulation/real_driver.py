@@ -28,6 +28,7 @@ from penstock.store.offsets import FirstStart
 from tests.simulation.group import SimConsumer
 from tests.simulation.instance import STOP_TIMEOUT, Seams
 from tests.simulation.judge import WITH_CURSOR
+from tests.simulation.mini_dispatcher import MiniDispatcher
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel
 from tests.simulation.store import StoreView, Wanted
 from tests.simulation.target import Fenced
@@ -358,3 +359,8 @@ class RealDriver:
                 except Unavailable:
                     continue
                 runner.membership.compare_topics(ids)
+
+
+def real_driver(seams: Seams) -> RealDriver:
+    """Makes the driver of one instance."""
+    return RealDriver(seams, MiniDispatcher)

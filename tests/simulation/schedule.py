@@ -4,8 +4,9 @@ decided here once; what happens then is decided by the scheduler's own generator
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from tests.simulation.faults import Fault, Rates, draw_faults
 from tests.simulation.log import Nature
@@ -63,14 +64,13 @@ class Schedule:
     """Seconds beyond one that a slow event takes at most."""
     horizon: float = 20.0
     """Seconds in which events and faults begin."""
-
-    def without_fault(self, index: int) -> Schedule:
-        return replace(self, faults=self.faults[:index] + self.faults[index + 1 :])
+    salt: int = 0
+    """Another interleaving of the same schedule."""
 
     def describe(self) -> str:
         lines = [f"seed {self.seed}: {len(self.instances)} instances started at {[round(t, 1) for t in self.instances]}"]
         lines += [f"  topic {name} with {count} partitions" for name, count in self.topics]
-        lines += [f"  pipeline {p.name}: {p.kind} of {', '.join(p.topics)}, start {p.start}" for p in self.pipelines]
+        lines += [f"  pipeline {p.name}: {'stateless ' if p.stateless else ''}{p.kind} of {p.topics[0]}, start {p.start}" for p in self.pipelines]
         odd = [e for e in self.events if e.nature not in ("plain", "filtered")]
         lines.append(f"  {len(self.events)} events, of them {[(e.nature, e.topic, round(e.at, 1)) for e in odd]}")
         lines += [f"  {fault}" for fault in self.faults]
@@ -84,10 +84,16 @@ _ODD: tuple[Nature, ...] = ("poison", "undecodable", "flaky", "killer", "stuck",
 
 
 def draw(seed: int) -> Schedule:
-    """The schedule of a seed."""
+    """The schedule of a seed: one of the scenes that lead to a rare situation, or anything."""
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
-    if rng.random() < 0.01:
+    chance = rng.random()
+    if chance < 0.004:
         return _crowd(seed, rng)
+    schedule = _anything(seed, rng)
+    return rng.choice(_SCENES)(schedule, rng) if chance < 0.3 else schedule
+
+
+def _anything(seed: int, rng: random.Random) -> Schedule:
     topics = tuple((f"t{n}", rng.choice((1, 1, 2, 3))) for n in range(rng.choice((1, 1, 2))))
     names = [name for name, _ in topics]
     pipelines = tuple(
@@ -106,18 +112,127 @@ def draw(seed: int) -> Schedule:
     instances = (0.0, *(rng.choice((0.0, 0.1, rng.random() * 12)) for _ in range(rng.choice((0, 1, 1, 2)))))
     horizon = 20.0
     odd = rng.sample(_ODD, rng.choice((0, 1, 2, 3)))
-    share = rng.choice((0.05, 0.15, 0.3))
     return Schedule(
         seed,
         topics,
         pipelines,
         instances,
-        _events(rng, names, horizon, odd, share),
+        _events(rng, names, horizon, odd, rng.choice((0.05, 0.15, 0.3))),
         draw_faults(rng, rng.choice((0, 1, 2, 2, 3, 4, 6)), horizon),
         _rates(rng),
         slowness=rng.choice((0.5, 2.0, 8.0)),
         horizon=horizon,
     )
+
+
+# -- scenes that lead to rare situations ---------------------------------------------------
+
+
+def _only(schedule: Schedule, **changes: Any) -> Schedule:
+    """One pipeline of the schedule, changed, on the first topic with at least two partitions."""
+    name, partitions = schedule.topics[0]
+    pipeline = replace(schedule.pipelines[0], topics=(name,), stateless=False, **changes)
+    return replace(schedule, topics=((name, max(2, partitions)), *schedule.topics[1:]), pipelines=(pipeline,))
+
+
+def _with_nature(schedule: Schedule, rng: random.Random, nature: Nature, share: float) -> Schedule:
+    events = tuple(replace(e, nature=nature) if rng.random() < share else e for e in schedule.events)
+    return replace(schedule, events=events)
+
+
+def _slow_drain(schedule: Schedule, rng: random.Random) -> Schedule:
+    """Partitions are revoked while an act takes longer than `drain_timeout`."""
+    schedule = _with_nature(_only(schedule, kind="plain"), rng, "slow", 0.3)
+    return replace(schedule, instances=(0.0, 2.0 + rng.random() * 8), slowness=12.0)
+
+
+def _retry_and_revoke(schedule: Schedule, rng: random.Random) -> Schedule:
+    kind = rng.choice(("plain", "keyed", "deferred"))
+    schedule = _with_nature(_only(schedule, kind=kind, attempts=4, backoff=4.0), rng, "flaky", 0.3)
+    return replace(schedule, instances=(0.0, 2.0 + rng.random() * 10))
+
+
+def _retry_and_recreate(schedule: Schedule, rng: random.Random) -> Schedule:
+    schedule = _retry_and_revoke(schedule, rng)
+    return replace(schedule, faults=(Fault("recreate topic", 3 + rng.random() * 8, pick=0.0, also=rng.random()),))
+
+
+def _deferral_and_revoke(schedule: Schedule, rng: random.Random) -> Schedule:
+    return replace(_only(schedule, kind="deferred"), instances=(0.0, 2.0 + rng.random() * 10))
+
+
+def _gap(schedule: Schedule, rng: random.Random) -> Schedule:
+    """Records are deleted while the pipeline is stopped."""
+    schedule = _only(schedule, kind=rng.choice(("table", "work order", "plain", "keyed")), start="earliest")
+    stop = Fault("stop", 2 + rng.random() * 3, seconds=10.0)
+    deletions = tuple(Fault("delete records", 9 + rng.random(), pick=n / 2, also=0.7 + rng.random() * 0.3) for n in (0, 1))
+    return replace(schedule, faults=(stop, *deletions, *schedule.faults[:1]))
+
+
+def _stateless_outage(schedule: Schedule, rng: random.Random) -> Schedule:
+    schedule = _only(schedule, kind="plain", start="latest")
+    pipelines = (replace(schedule.pipelines[0], stateless=True),)
+    return replace(schedule, pipelines=pipelines, faults=(Fault("broker away", 4 + rng.random() * 4, seconds=12.0),))
+
+
+def _settle_and_die(schedule: Schedule, rng: random.Random) -> Schedule:
+    schedule = _with_nature(schedule, rng, "poison", 0.2)
+    hook = rng.choice(("after settle", "before commit"))
+    return replace(schedule, faults=(Fault("crash", rng.random() * 8, hook, 2.0), *schedule.faults[:1]))
+
+
+def _failing_without_store(schedule: Schedule, rng: random.Random) -> Schedule:
+    schedule = _with_nature(schedule, rng, "poison", 0.3)
+    more = rng.choice((Fault("restart", 8.0, pick=rng.random()), Fault("reload", 8.0), Fault("kill worker", 8.0)))
+    return replace(schedule, faults=(Fault("store away", 3 + rng.random() * 4, seconds=8.0), more))
+
+
+def _late_commits(schedule: Schedule, rng: random.Random) -> Schedule:
+    """A member is closed while its commit has no answer: it leaves later, beside its successor."""
+    rates = replace(schedule.rates, commit_unknown=0.4)
+    reloads = tuple(Fault("reload", rng.random() * 15, pick=rng.random()) for _ in range(3))
+    return replace(_only(schedule), rates=rates, faults=(*reloads, Fault("broker away", 5.0, seconds=4.0)))
+
+
+def _wrong_sums(schedule: Schedule, rng: random.Random) -> Schedule:
+    return replace(_only(schedule, kind="plain"), rates=replace(schedule.rates, skips_event=0.1))
+
+
+def _contended_target(schedule: Schedule, rng: random.Random) -> Schedule:
+    """Frozen writers wake up beside their successors, and answers of the target are lost."""
+    schedule = _only(schedule, kind=rng.choice(("table", "work order")))
+    freezes = tuple(Fault("freeze", rng.random() * 12, seconds=13.0, pick=n / 2, also=rng.random()) for n in (0, 1))
+    rates = replace(schedule.rates, transaction_unknown=0.2, commit_unknown=0.1)
+    return replace(schedule, instances=(0.0, 0.1), rates=rates, faults=freezes)
+
+
+def _detached(schedule: Schedule, rng: random.Random) -> Schedule:
+    return replace(_with_nature(schedule, rng, "slow", 0.3), slowness=4.0)
+
+
+def _frozen_owner(schedule: Schedule, rng: random.Random) -> Schedule:
+    freezes = tuple(
+        Fault("freeze", rng.random() * 12, "window begun", 12.0 + rng.random() * 4, pick=n / 2, also=rng.random())
+        for n in (0, 1)
+    )
+    return replace(_with_nature(_only(schedule), rng, "poison", 0.2), instances=(0.0, 0.1), faults=freezes)
+
+
+_SCENES: tuple[Callable[[Schedule, random.Random], Schedule], ...] = (
+    _slow_drain,
+    _retry_and_revoke,
+    _retry_and_recreate,
+    _deferral_and_revoke,
+    _gap,
+    _stateless_outage,
+    _settle_and_die,
+    _failing_without_store,
+    _late_commits,
+    _wrong_sums,
+    _contended_target,
+    _detached,
+    _frozen_owner,
+)
 
 
 def _events(

@@ -173,9 +173,11 @@ class Scheduler:
     def sleep(self, seconds: float) -> None:
         self.block(seconds)
 
-    def complain(self, text: str, *, trace: bool = False) -> None:
+    def complain(self, text: str, *, trace: bool = False, error: bool = False) -> None:
+        """`trace`: with the stack of the caller; `error`: with the traceback of the error being handled."""
         if len(self.complaints) < 5:
             where = "".join(traceback.format_stack(limit=12)[:-2]) if trace else ""
+            where = traceback.format_exc(limit=-8) if error else where
             self.complaints.append(f"{text}\n{where}".rstrip())
 
     # -- inside ----------------------------------------------------------------------------

@@ -174,7 +174,7 @@ class Part:
 
     @property
     def ended(self) -> bool:
-        return self.gone or self.out_of_range or (self.blocked_until is not None and not self.due)
+        return self.gone or self.out_of_range
 
     @property
     def due(self) -> float | None:
@@ -329,7 +329,13 @@ class SerialPart(Part):
 
     @property
     def ended(self) -> bool:
-        return self.gone or self.out_of_range or self.blocked_until is not None
+        """A retry that is due before the unit's deadline is waited for."""
+        blocked = self.blocked_until is not None and self.blocked_until >= self.unit.deadline
+        return self.gone or self.out_of_range or blocked
+
+    @property
+    def due(self) -> float | None:
+        return self.blocked_until
 
     def step(self) -> None:
         if self.pending:
@@ -344,6 +350,9 @@ class SerialPart(Part):
             self.filter()
         elif self.world.faults.skips_event():
             self.world.situations.reach("wrong sum refused")
+            self.unit.stopping = True
+            # The driver refuses the whole outcome and repeats its range.
+            self.world.judge.deaths("a wrong sum", self.model.name)
         else:
             verdict = self.act(record)
             if verdict == "later":
@@ -489,11 +498,12 @@ class DeferredPart(SerialPart):
 
     @property
     def due(self) -> float | None:
-        return min(self.deferred.values(), default=None)
+        waits = [*self.deferred.values(), *([] if self.blocked_until is None else [self.blocked_until])]
+        return min(waits, default=None)
 
     @property
     def ended(self) -> bool:
-        return self.gone or self.out_of_range or (self.blocked_until is not None and not self.deferred)
+        return super().ended and not self.deferred
 
     def _acknowledge(self, *, everything: bool = False) -> None:
         for offset, at in list(self.deferred.items()):
@@ -536,6 +546,7 @@ class TablePart(SerialPart):
     def __init__(self, unit: SimUnit, index: int, assignment: Assignment) -> None:
         super().__init__(unit, index, assignment)
         self.key: CursorKey = (self.model.name, assignment.topic_id, assignment.partition)
+        self.memory = (self.model.name, unit.request.revision, self.key, assignment.epoch)
         self.cursor: int | None = None
         self.opened = False
 
@@ -560,9 +571,17 @@ class TablePart(SerialPart):
         self.pending = []
         self.account = Account(began_at=self.next)
         self.opened = True
-        for offset, stage in target.failures.get(self.key, {}).items():
-            # An outcome was lost: its failures are reported again.
-            if self.a.next_offset <= offset < self.next and (record := self.log.ever.get(offset)) is not None:
+        self._report_again()
+
+    def _report_again(self) -> None:
+        """Failures in the target that no outcome is known to have delivered. What this process has reported under the
+        same revision and epoch is settled: else the partition would not be planned."""
+        failures = self.world.target.failures.get(self.key, {})
+        settled = self.worker.reported.get(self.memory, 0)
+        for offset in [offset for offset in failures if offset < settled]:
+            del failures[offset]
+        for offset, stage in failures.items():
+            if offset < self.next and (record := self.log.ever.get(offset)) is not None:
                 self.unit.fail(self, record, "act" if stage == "act" else "decode", 1)
 
     def step(self) -> None:
@@ -621,6 +640,8 @@ class TablePart(SerialPart):
             self.next = self.a.next_offset
             self.pending = sorted(self.a.pending)
             self.account = Account(began_at=self.next, taken_over=len(self.pending))
+        else:
+            self.worker.reported[self.memory] = self.next
         return super().outcome()
 
 

@@ -51,6 +51,8 @@ class Worker:
         self.in_flight: dict[int, dict[int, list[int]]] = {}
         """By unit and partition index: offsets being worked on."""
         self.deferred: dict[tuple[object, ...], dict[int, float]] = {}
+        self.reported: dict[tuple[object, ...], int] = {}
+        """Of tables: failures below these offsets were in an outcome of this process."""
         self.tainted = False
         self.changed = SimEvent(self.world.scheduler)
         self.returned: list[UnitOutcome] = []
@@ -58,6 +60,11 @@ class Worker:
     @property
     def alive(self) -> bool:
         return self.process.alive
+
+    @property
+    def isolates(self) -> bool:
+        """It runs a suspect. Bad luck at that very moment could not be told from an event that kills."""
+        return any(unit.request.careful for unit in self.units.values())
 
     def begin(self, request: WindowRequest) -> None:
         now = self.world.now
@@ -85,7 +92,7 @@ class Worker:
     def take_time(self, nature: Nature) -> None:
         """The time that an act takes; the process may die meanwhile."""
         rng = self.world.rng
-        if self.world.faults.worker_dies():
+        if not self.isolates and self.world.faults.worker_dies():
             self.die("it died at a random step")
         if nature == "slow":
             self.world.scheduler.block(1.0 + rng.random() * self.world.model_slowness)

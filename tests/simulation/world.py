@@ -29,9 +29,11 @@ Place = tuple[str, int]
 class World:
     """Everything of one schedule. All state is in plain objects, all randomness in one generator."""
 
-    def __init__(self, schedule: Schedule, make: MakeDriver, *, trace: bool = False) -> None:
+    def __init__(
+        self, schedule: Schedule, make: MakeDriver, *, trace: bool = False, tweak: Callable[[World], None] | None = None
+    ) -> None:
         self.schedule = schedule
-        self.rng = random.Random(schedule.seed * 2 + 1)  # noqa: S311 - repeatable on purpose
+        self.rng = random.Random(f"{schedule.seed}/{schedule.salt}")  # noqa: S311 - repeatable on purpose
         self.scheduler = Scheduler(self.rng)
         self.began = self.scheduler.now
         self.trace = trace
@@ -55,6 +57,8 @@ class World:
         self.instances = [SimInstance(self, number, make) for number in range(len(schedule.instances))]
         for name, partitions in schedule.topics:
             self.log.create(name, partitions)
+        if tweak is not None:
+            tweak(self)
 
     # -- services for the parts ------------------------------------------------------------
 
@@ -235,6 +239,7 @@ class World:
                 if any(u.model is model for w in backend.all if w.alive for u in w.units.values()):
                     self.situations.reach("reload while the old runner drains")
                 self.spawn_in(instance.process, f"reload {model.name}", lambda d=driver: d.reload(model.name))
+        self.judge.begins_anew(model)
 
     def fault_pause(self, fault: Fault) -> None:
         self._want_for(fault, "paused")
@@ -245,6 +250,7 @@ class World:
     def _want_for(self, fault: Fault, state: str) -> None:
         name = self._pipeline(fault).name
         self.store.want(name, state=state)
+        self.judge.begins_anew(self.models[name])
         self.scheduler.block(fault.seconds)
         self.store.want(name, state="running")
 
@@ -253,6 +259,7 @@ class World:
         model = self._pipeline(fault)
         group = self.group(model.name)
         self.store.want(model.name, held=True)
+        self.judge.begins_anew(model)
         end = self.now + 40.0
         while group.members and self.now < end:
             self.scheduler.block(0.5)
@@ -362,7 +369,7 @@ class World:
 
     def fault_kill_worker(self, fault: Fault) -> None:
         backend = self._pick(fault).backend
-        alive = [worker for worker in backend.all if worker.alive] if backend is not None else []
+        alive = [worker for worker in backend.all if worker.alive and not worker.isolates] if backend is not None else []
         if alive:
             worker = alive[int(fault.also * len(alive))]
             if worker.units:
