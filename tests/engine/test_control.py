@@ -221,7 +221,7 @@ def test_offsets_are_reset_with_a_preview_and_instances_come_back(pair: Pair) ->
     assert done[-5:] == [(1, offset) for offset in range(each - 5, each)]
     pair.await_members("moved", [1, 1])
 
-    note = decode(0, pair.kafka.offset_metadata("moved")[topic, 1])
+    note = decode(pair.kafka.offsets("moved")[topic, 1], pair.kafka.offset_metadata("moved")[topic, 1])
     assert note.topic_id == pair.kafka.topic_id(topic)
     reset = next(row for row in pair.store.pipelines.history("moved") if row.kind == "reset")
     assert reset.data["partitions"] == back.data["partitions"]

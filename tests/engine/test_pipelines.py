@@ -188,7 +188,7 @@ def test_throw_stops_at_the_event_and_leaves_it_uncommitted(
     assert "not JSON" in (flow.reason or "")
     again = engine.run(document, assigned=False)
     until(lambda: again.state == "failed", WAIT_S, "the pipeline to stay where a person has to look at it")
-    assert not again.partitions.keys()
+    assert not again.partitions.owned()
     engine.stop(again)
 
     assert kafka.offsets("strict")[name, 0] == 5

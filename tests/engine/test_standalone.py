@@ -276,12 +276,12 @@ def test_the_secret_is_on_no_command_line(engine: Engine, cluster: SparkCluster)
 
 def test_lanes_are_as_many_as_the_cluster_has_cores(engine: Engine) -> None:
     assert engine.instance.spark.cores == 2
-    assert sum(lane.role == "carpool" for lane in engine.instance.dispatcher.lanes.values()) == 1
+    assert sum(lane.role == "shared" for lane in engine.instance.dispatcher.lanes.values()) == 1
     for cores in (4, 5, 8, 16, 64):
         sizes = LaneSizes.cluster(EngineSettings(), cores)
-        assert sizes.carpool + sizes.hot + sizes.pinned + sizes.express == cores
+        assert sizes.shared + sizes.dedicated + sizes.pinned + sizes.express == cores
     chosen = LaneSizes.cluster(EngineSettings(carpool_lanes=3, hot_lanes=0, pinned_lanes=2), 4)
-    assert (chosen.carpool, chosen.hot, chosen.pinned) == (3, 0, 2)
+    assert (chosen.shared, chosen.dedicated, chosen.pinned) == (3, 0, 2)
 
 
 def test_without_the_secret_spark_is_not_started(tmp_path: Path) -> None:

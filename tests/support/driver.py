@@ -326,19 +326,19 @@ def done(
     **more: Any,
 ) -> UnitOutcome:
     """The outcome of a unit that read every assigned partition up to these ends, and acted on what did not fail."""
-    parts = [_part(a, ends.get(a.key, a.next_offset), (pending or {}).get(a.key, ()), failures) for a in request.assignments]
-    counts = Counts(read=sum(p.account.read for p in parts), acted=sum(p.account.acted for p in parts), failed=len(failures))
+    parts = [
+        _part(a, ends.get(a.key, a.next_offset), (pending or {}).get(a.key, ()), failures) for a in request.assignments
+    ]
+    counts = Counts(
+        read=sum(p.account.read for p in parts), acted=sum(p.account.acted for p in parts), failed=len(failures)
+    )
     return UnitOutcome(
         request.unit, request.pipeline, request.revision, "done", parts, counts, failures=list(failures), **more
     )
 
 
-def _part(
-    a: Assignment, end: int, pending: tuple[int, ...], failures: Sequence[FailedEvent]
-) -> PartitionOutcome:
+def _part(a: Assignment, end: int, pending: tuple[int, ...], failures: Sequence[FailedEvent]) -> PartitionOutcome:
     bad = sum((f.record.topic(), f.record.partition()) == a.key for f in failures)
     read = end - a.next_offset
-    account = Account(
-        a.next_offset, len(a.pending), read, acted=len(a.pending) + read - bad - len(pending), failed=bad
-    )
+    account = Account(a.next_offset, len(a.pending), read, acted=len(a.pending) + read - bad - len(pending), failed=bad)
     return PartitionOutcome(*a.key, a.epoch, end, pending, topic_id=a.topic_id, account=account)

@@ -27,7 +27,7 @@ _TOPICS = 5.0
 
 
 class ClusterMonitor:
-    """One per instance, apart from the status publisher: an unavailable cluster must not make the instance look dead."""
+    """One per instance, apart from the status publisher: an unavailable cluster does not delay it."""
 
     def __init__(
         self, runners: Callable[[], list[PipelineRunner]], *, clock: Clock = SYSTEM, threads: Threads = THREADS
@@ -69,17 +69,17 @@ def _take_ends(cluster: ClusterView, runners: list[PipelineRunner], *, idle_too:
     wanted: set[Partition] = set()
     asked = [runner for runner in runners if idle_too or not runner.activity.is_idle]
     for runner in asked:
-        wanted.update(runner.partitions.keys())
+        wanted.update(runner.partitions.owned())
     if not wanted:
         return
     ends = cluster.watermarks(sorted(wanted))
     for runner in asked:
         with runner.partitions.lock:
-            runner.partitions.ends.update({tp: ends[tp][1] for tp in runner.partitions.keys() if tp in ends})
+            runner.partitions.ends.update({tp: ends[tp][1] for tp in runner.partitions.owned() if tp in ends})
 
 
 def _take_topics(cluster: ClusterView, runners: list[PipelineRunner]) -> None:
-    topics = {topic for runner in runners for topic, _ in runner.partitions.keys()}
+    topics = {topic for runner in runners for topic, _ in runner.partitions.owned()}
     ids = cluster.topic_ids(sorted(topics)) if topics else {}
     for runner in runners:
         runner.membership.compare_topics(ids)

@@ -32,7 +32,7 @@ from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.external import NullCluster
 from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.engine.pipelines.stats import PipelineView
-from penstock.engine.runs.scheduler import RunScheduler
+from penstock.engine.runs.scheduler import RunScheduler, StoredRuns
 from penstock.engine.spark.context import Spark
 from penstock.engine.status_publisher import StatusPublisher
 from penstock.engine.taps import Taps
@@ -77,7 +77,7 @@ class Instance:
         self._changing = threading.Lock()
         """Pipelines are added and removed by several threads."""
         self.dispatcher = Dispatcher(spark, metrics, settings.engine.session_timeout, clock=clock, threads=threads)
-        self.runs = RunScheduler(self.id, settings, store, spark, metrics)
+        self.runs = RunScheduler(self.id, settings, StoredRuns(store), spark, metrics)
         self.desired = DesiredStateSync(self.id, store, metrics, lambda: list(self.runners), threads=threads)
         self._publisher = StatusPublisher(self, version, http_address, clock=clock, threads=threads)
         self._monitor = ClusterMonitor(lambda: list(self.runners), clock=clock, threads=threads)
@@ -187,13 +187,17 @@ class Instance:
         ended = [runner for runner in gone if not runner.started or runner.wait_ended(0.0)]
         with self._changing:
             used = {id(part) for r in self.runners for part in (r.context.cluster, r.context.idle_watcher)}
-            for runner in ended:
-                for held in (self._clusters, self._idle_watchers):
-                    for identity, client in list(held.items()):
-                        mine = client in (runner.context.cluster, runner.context.idle_watcher)
-                        if mine and id(client) not in used:
-                            del held[identity]
-                            (client.close if isinstance(client, ClusterView) else client.stop)()
+            done = {id(part) for r in ended for part in (r.context.cluster, r.context.idle_watcher)} - used
+            clusters = [(key, cluster) for key, cluster in self._clusters.items() if id(cluster) in done]
+            watchers = [(key, watcher) for key, watcher in self._idle_watchers.items() if id(watcher) in done]
+            for identity, _ in clusters:
+                del self._clusters[identity]
+            for identity, _ in watchers:
+                del self._idle_watchers[identity]
+        for _, cluster in clusters:
+            cluster.close()
+        for _, watcher in watchers:
+            watcher.stop()
 
     def _end(self, runners: Sequence[PipelineRunner], timeout: float) -> None:
         deadline = Deadline.after(timeout, self._clock)
@@ -279,7 +283,7 @@ def _ends(runner: PipelineRunner) -> dict[Partition, int]:
 def _caught_up(runner: PipelineRunner, ends: dict[Partition, int]) -> bool:
     if runner.is_halted:
         return True
-    owned = set(runner.partitions.keys())
+    owned = set(runner.partitions.owned())
     if not runner.caught_up({tp: end for tp, end in ends.items() if tp in owned}):
         return False
     elsewhere = {tp: end for tp, end in ends.items() if tp not in owned}

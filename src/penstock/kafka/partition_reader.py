@@ -1,4 +1,4 @@
-"""The executor's consumer: reads given partitions from given offsets, in batches, without a group."""
+"""The worker's consumer: reads given partitions from given offsets, in batches, without a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _WAKE_AT_MOST = 4
 
 @dataclass(slots=True)
 class Batch:
-    """Records in the order they were read, and per partition the offsets from which and up to which they were read."""
+    """Records in the order they were read, and per partition the range of offsets that they cover.
+
+    The range goes on behind the last record where the end of the partition is known to be further: offsets of
+    transaction markers and compacted records belong to it. There may be no records at all."""
 
     records: list[RecordLike]
     starts: dict[Partition, int]
@@ -43,7 +46,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Trouble:
-    """What the consumer met besides records."""
+    """Errors of a consumer besides records."""
 
     out_of_range: set[Partition] = field(default_factory=set)
     gone: set[Partition] = field(default_factory=set)
@@ -51,13 +54,15 @@ class Trouble:
 
 
 class PartitionReader:
-    """A consumer that stays assigned between windows, so that fetching goes on while the driver commits."""
+    """A consumer that stays assigned between windows, so that fetching goes on while the driver commits.
+
+    Not thread-safe: one thread at a time uses it."""
 
     exhausted = False
-    """A log goes on; readers of a part of one are exhausted some time."""
+    """Always False for a log; readers of a range are exhausted at its end."""
 
     def __init__(self, client: KafkaClientConfig, *, name: str, fetch_bytes: int = 1) -> None:
-        """`fetch_bytes`: the broker answers when so many are there, or after a tenth of a second."""
+        """`fetch_bytes`: the broker answers a fetch when this many bytes are available, or after 0.1 s."""
         # librdkafka wants a group.id even though this consumer never joins a group.
         own = {"group.id": f"{name}-reader", "error_cb": self._on_error, "fetch.min.bytes": fetch_bytes}
         self._consumer = Consumer(client.consumer(_SETTINGS | own))
@@ -68,7 +73,7 @@ class PartitionReader:
         self.trouble = Trouble()
 
     def place(self, wanted: Mapping[Partition, int]) -> None:
-        """Read on from these offsets: nothing moves where the consumer already stands there."""
+        """Read exactly these partitions, from these offsets; one that is at its offset keeps what was fetched."""
         self.trouble = Trouble()
         leave = [tp for tp, offset in self._next.items() if wanted.get(tp) != offset]
         enter = [tp for tp, offset in wanted.items() if self._next.get(tp) != offset]
@@ -90,7 +95,7 @@ class PartitionReader:
         self._one_topic = len({topic for topic, _ in self._next}) <= 1
 
     def hold(self, partitions: set[Partition]) -> None:
-        """Read nothing from these, until told otherwise; what was fetched of them is fetched again later."""
+        """Pause exactly these partitions, until the next call; what was fetched of them is fetched again later."""
         if partitions == self._held:
             return
         wanted = partitions & set(self._next)
@@ -102,7 +107,7 @@ class PartitionReader:
         self._held = wanted
 
     def _wake(self, partitions: Iterable[Partition]) -> None:
-        # After an assign the first fetch can wait hundreds of ms for librdkafka's sleeping broker thread; a question to
+        # After an assign the first fetch can wait hundreds of ms for librdkafka's sleeping broker thread; a request to
         # the leader wakes it.
         for tp in partitions:
             try:
@@ -111,16 +116,26 @@ class PartitionReader:
                 return
 
     def read(self, limit: int, timeout: float) -> Batch | None:
-        """What is there at once, up to `limit`; else the first record within `timeout`."""
+        """What is there at once, up to `limit` records; else the first record within `timeout` seconds.
+
+        A batch without records is returned where only the end of a partition moved: its position is then behind the
+        markers of a transaction. None: no position moved.
+        """
         # A consumed message always has its coordinates; the client's types say they may be None.
         messages: list[Any] = self._consumer.consume(limit, 0) or self._consumer.consume(1, timeout)
         if not messages:
             return None
+        eofs: dict[Partition, int] = {}
         if any(map(Message.error, messages)):
-            messages = [m for m in messages if m.error() is None or self._note(m)]
-            if not messages:
-                return None
-        ends = self._ends(messages)
+            messages, eofs = self._without_errors(messages)
+        ends = self._ends(messages) if messages else {}
+        for tp, eof in eofs.items():
+            # Transaction markers and compacted ranges must not hold the position back.
+            end = max(eof, ends.get(tp, 0))
+            if end > self._next[tp]:
+                ends[tp] = end
+        if not ends:
+            return None
         starts = {tp: self._next[tp] for tp in ends}
         self._next.update(ends)
         return Batch(messages, starts, ends)
@@ -131,27 +146,32 @@ class PartitionReader:
             return {(last.topic(), last.partition()): last.offset() + 1}
         return {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
 
-    def _note(self, message: Any) -> bool:
-        """Remember an error message; always False, for it is no record."""
-        error, tp = message.error(), (message.topic(), message.partition())
-        if error.code() == _EOF:
-            if tp in self._next:
-                self.eof[tp] = message.offset()
-                # Transaction markers and compacted ranges must not hold the position back.
-                self._next[tp] = max(self._next[tp], message.offset())
-        elif error.code() in _OUT_OF_RANGE:
-            self.trouble.out_of_range.add(tp)
-        elif error.code() in _GONE:
-            self.trouble.gone.add(tp)
-        else:
-            self.trouble.error = error.str()
-        return False
+    def _without_errors(self, messages: list[Any]) -> tuple[list[Any], dict[Partition, int]]:
+        """The records, and the end of each partition that was reached; other errors go into `trouble`."""
+        records: list[Any] = []
+        eofs: dict[Partition, int] = {}
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(message)
+                continue
+            code, tp = error.code(), (message.topic(), message.partition())
+            if code == _EOF:
+                if tp in self._next:
+                    eofs[tp] = self.eof[tp] = message.offset()
+            elif code in _OUT_OF_RANGE:
+                self.trouble.out_of_range.add(tp)
+            elif code in _GONE:
+                self.trouble.gone.add(tp)
+            else:
+                self.trouble.error = error.str()
+        return records, eofs
 
     def _on_error(self, error: KafkaError) -> None:
         self.trouble.error = error.str()
 
     def at_end(self, partition: Partition) -> bool:
-        """True when everything that was there has been read."""
+        """True when the position is at the end of the partition, as far as known."""
         end = self.eof.get(partition)
         return end is not None and self._next.get(partition, -1) <= end
 

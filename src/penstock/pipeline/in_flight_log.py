@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -194,7 +195,28 @@ def writer(path: str) -> int | None:
         return None
 
 
-def read(path: str) -> dict[int, dict[int, Progress]]:
+@dataclass(slots=True, frozen=True)
+class InFlight:
+    """Offsets [first, end) of the partition with this index in the unit's request, which are being worked on."""
+
+    index: int
+    first: int
+    end: int
+
+
+def read(path: str) -> dict[int, list[InFlight]]:
+    """What a worker was working on when it died, by unit."""
+    return {
+        unit: [InFlight(index, offset, offset + 1) for index, part in parts.items() for offset in sorted(part.suspects)]
+        for unit, parts in read_progress(path).items()
+    }
+
+
+def request_stop(path: str, units: Collection[int]) -> None:
+    """Ask units to begin no further act."""
+
+
+def read_progress(path: str) -> dict[int, dict[int, Progress]]:
     """What a worker left behind: by unit, then by the partition's index in its request."""
     try:
         raw = Path(path).read_bytes()

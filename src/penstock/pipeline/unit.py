@@ -14,6 +14,7 @@ from penstock.kafka.partition_reader import Batch
 from penstock.pipeline.bounded_reader import bounded
 from penstock.pipeline.built_pipeline import BuiltPipeline
 from penstock.pipeline.chain import FailedItem, Item
+from penstock.pipeline.crash_note import note_event_begun
 from penstock.pipeline.executors.executor import partition_of
 from penstock.pipeline.in_flight_log import Pages
 from penstock.pipeline.messages import Halt, Partition, PartitionOutcome, UnitOutcome, UnitRequest
@@ -167,6 +168,8 @@ class UnitRun(threading.Thread):
     def _take(self, pipeline: BuiltPipeline, batch: Batch) -> bool:
         """Prepare a batch and act on it; False when there was an outage."""
         acting, pages = pipeline.acting, self.pages
+        if pages is None:
+            note_event_begun()
         if pages is not None:
             pages.working(_exactly(batch) if self.request.careful else batch.starts, batch.ends)
         self._preparing = (batch.records, time.monotonic())

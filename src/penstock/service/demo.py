@@ -136,7 +136,7 @@ class Samples:
     def latest(self) -> list[tuple[str, str]]:
         """A line per pipeline that has done something yet."""
         batch = self._reader.read(2000, 0)
-        if batch is not None:
+        if batch is not None and batch.records:
             self._latest["large-orders"] = f"produced {readable(batch.records[-1].value())}"
         for pipeline, file, verb in (("page-views", "page-views.jsonl", "wrote"), ("payments", "ledger.txt", "booked")):
             line = _last_line(self._folder / file)

@@ -190,7 +190,7 @@ class Lineage(threading.Thread):
 
         flow = run.flow
         read, acted = run.said, flow.stats.counts.acted - run.acted_before
-        owned = [topic for topic, _ in flow.partitions.keys()]
+        owned = [topic for topic, _ in flow.partitions.owned()]
         about: dict[str, Any] = {
             "processing_engine": processing_engine_run.ProcessingEngineRunFacet(__version__, "penstock")
         }

@@ -29,7 +29,9 @@ class Progress:
         if seen != self._seen:
             self._seen, self._moved_at = seen, time.monotonic()
         elif time.monotonic() > self._moved_at + patience:
-            states = [f"{flow.name} is {flow.state}{_why(flow)}" for flow in self._instance.runners if not flow.is_halted]
+            states = [
+                f"{flow.name} is {flow.state}{_why(flow)}" for flow in self._instance.runners if not flow.is_halted
+            ]
             raise NoProgress(
                 f"not caught up, and nothing has moved for {patience:g} s: {'; '.join(states)}",
                 hint="what is committed counts as done; --timeout sets how long to wait",

@@ -14,10 +14,9 @@ from penstock.core.errors import ConfigError
 from penstock.engine.pipelines.blueprint import blueprint_of
 from penstock.engine.pipelines.dead_letter_writer import DeadLetterWriter
 from penstock.engine.replay.dead_letters import LetterWork, Marks
-from penstock.engine.replay.prepared import PreparedWork, stretches_of_ranges, stretches_of_records
+from penstock.engine.replay.prepared import PreparedWork, segments_of_ranges, segments_of_records
 from penstock.engine.replay.replay import Replay, lane_count
-from penstock.engine.replay.segment import ReplaySegment
-from penstock.engine.replay.work import ReplayHalted
+from penstock.engine.replay.work import ReplayHalted, ReplaySegment
 from penstock.engine.spark.context import Spark
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
@@ -210,7 +209,7 @@ class RangePlan:
 
     def stretches(self, lanes: int) -> list[ReplaySegment]:
         ranges = {(each.topic, each.partition): (each.first, each.end) for each in self.ranges}
-        return stretches_of_ranges(ranges, self.spec, topic_ids=self.topic_ids, lanes=lanes)
+        return segments_of_ranges(ranges, self.spec, topic_ids=self.topic_ids, lanes=lanes)
 
     def as_dict(self) -> dict[str, Any]:
         ranges = [each.as_dict() for each in self.ranges]
@@ -268,7 +267,7 @@ def plan_file(spec: PipelineSpec, file: Path) -> FilePlan:
     records = list(records_of(spec, file))
     if not records:
         raise ConfigError(f"{file} has no events in it", received=str(file))
-    return FilePlan(spec, file, stretches_of_records(records, f"file/{file.name}"))
+    return FilePlan(spec, file, segments_of_records(records, f"file/{file.name}"))
 
 
 @dataclass(slots=True)

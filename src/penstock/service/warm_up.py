@@ -12,7 +12,7 @@ from penstock.engine.spark.context import Spark
 
 
 def begin_spark(settings: Settings, *, quiet_output: bool = False, lanes: Sequence[str] | None = None) -> Spark:
-    """Spark, on its way, with these lanes (default: the carpool's). If nothing comes of it, it ends with the process.
+    """Spark, on its way, with these lanes (default: the shared ones). If nothing comes of it, it ends with the process.
 
     `quiet_output` keeps what actions print off standard output.
     """
@@ -24,8 +24,8 @@ def begin_spark(settings: Settings, *, quiet_output: bool = False, lanes: Sequen
         driver_output=output,
         worker_memory=settings.engine.worker_memory,
     )
-    carpool = [f"carpool-{index}" for index in range(carpool_lanes(settings.engine))]
-    spark.begin(lanes=carpool if lanes is None else lanes)
+    shared = [f"shared-{index}" for index in range(carpool_lanes(settings.engine))]
+    spark.begin(lanes=shared if lanes is None else lanes)
     return spark
 
 

@@ -109,6 +109,8 @@ triggers: Final = sa.Table(
     # When its admins were last told of a failure, and what has gathered since.
     _time("notified_at", nullable=True),
     _json("unreported"),
+    # End of the lease of the instance that is sending it.
+    _time("notifying_until", nullable=True),
     _time("deleted_at", nullable=True),
     _time("inserted_at"),
     _time("updated_at"),

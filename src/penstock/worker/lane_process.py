@@ -76,6 +76,9 @@ class LaneProcess:
         self._give_up([*self._detached, *runs])
         outcomes = closed + self._collect(runs)
         self._evict()
+        if self._tainted and not request.detach:
+            # The process ends with this window.
+            self._retire()
         return WindowOutcome(
             request.lane,
             os.getpid(),
@@ -168,7 +171,8 @@ class LaneProcess:
         return [r.outcome for r in ended] + left
 
     def _close(self, unit: UnitRequest) -> UnitOutcome:
-        for key in [k for k in list(self._pipelines) if k[0] == unit.pipeline]:
+        # Not what a successor of the same name has built (F10).
+        for key in [k for k in list(self._pipelines) if k[0] == unit.pipeline and k[1] <= unit.revision]:
             self._pipelines[key].confirm(unit.assignments)
             self._drop(key)
         for hung in [held for held in self._hung if held.spec.name == unit.pipeline]:

@@ -22,7 +22,8 @@ _lane: LaneProcess | None = None
 
 
 def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
-    """Run each request of this task; the input is drained, or Spark would throw the worker away."""
+    """Run the request of this task. The input is drained, or Spark would end the worker process after the task, which
+    is what a process with a hung thread wants where the driver cannot end it (F18)."""
     global _lane  # noqa: PLW0603 - the process is the lane: consumers, actions and threads live in it from window to window
     attempt = TaskContext.get()
     if attempt is not None and attempt.attemptNumber() > 0:
@@ -34,9 +35,12 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
         small_client_stacks()
         few_arenas()
         _lane = LaneProcess()
-    for request in list(requests):
+    for request in requests:
         work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver
-        yield packed(_lane.run(work))
+        outcome = _lane.run(work)
+        yield packed(outcome)
+        if outcome.tainted and not work.detach:
+            return
 
 
 def _content(request: bytes) -> bytes:

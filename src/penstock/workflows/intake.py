@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import exc
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.ids import new_ids
+from penstock.store.work.run_ids import following_ids
 from penstock.store.workflow_tables import UNFINISHED, dataclips, projects, runs, work_orders, workflows
 from penstock.tables.cursor import Place
 from penstock.tables.errors import wrapped
@@ -58,6 +59,9 @@ _Rows = Iterable[_Values]
 class Intake(ABC):
     """Writes within a transaction of the caller's."""
 
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+
     @abstractmethod
     def _insert(self, connection: sa.Connection, table: sa.Table, varying: _Rows, same: _Values) -> None: ...
 
@@ -97,9 +101,9 @@ class Intake(ABC):
         rejected: bool,
         order_key: OrderKey,
     ) -> None:
-        now, count = time.time_ns() // 1_000, len(messages)
-        ids = new_ids(3 * count)
-        clips, orders, made = ids[:count], ids[count : 2 * count], ids[2 * count :]
+        now, count = int(self._clock.time() * 1_000_000), len(messages)
+        ids = new_ids(2 * count)
+        clips, orders = ids[:count], ids[count:]
         offsets, bodies, requests, raws, _ = zip(*messages, strict=True)
         same: _Values = (owner.project, "kafka", owner.trigger, place.topic, place.topic_id, place.partition, now)
         self._insert(connection, dataclips, zip(clips, offsets, bodies, requests, raws, strict=True), same)
@@ -108,8 +112,14 @@ class Intake(ABC):
         self._insert(connection, work_orders, zip(orders, clips, strict=True), same)
         if not rejected:
             same = (owner.project, owner.workflow, owner.snapshot, owner.trigger, now, now)
-            varying = zip(made, orders, clips, map(order_key, messages), strict=True)
-            self._insert(connection, runs, varying, same)
+            keys = [order_key(message) for message in messages]
+            made = self._run_ids(connection, owner, keys)
+            self._insert(connection, runs, zip(made, orders, clips, keys, strict=True), same)
+
+    def _run_ids(self, connection: sa.Connection, owner: Owner, keys: Sequence[str | None]) -> list[str]:
+        if all(key is None for key in keys):
+            return new_ids(len(keys))
+        return following_ids(connection, owner.project, owner.workflow, len(keys), self._clock)
 
     def known(
         self, connection: sa.Connection, owner: Owner, topic_ids: set[str], place: Place, offsets: Sequence[int]
@@ -187,9 +197,9 @@ def _field(value: Any) -> str:
     return _NULL if value is None else _escaped(str(value))
 
 
-def intake_of(dialect: str) -> Intake:
+def intake_of(dialect: str, clock: Clock = SYSTEM) -> Intake:
     """The intake of the database at hand."""
-    return _Sqlite() if dialect == "sqlite" else _Postgres()
+    return _Sqlite(clock) if dialect == "sqlite" else _Postgres(clock)
 
 
 def owner_of(

@@ -1,8 +1,8 @@
-"""What is to be told to the admins of projects: taken from the store by one instance at a time, within the embargo."""
+"""Digests for the admins of projects: leased by one instance at a time, removed from the store when they were sent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -11,6 +11,9 @@ from penstock.store.database import Database
 from penstock.store.workflow_tables import members, projects, triggers, users, workflows
 
 ADMINS: Final = ("owner", "admin")
+LEASE: Final = 300.0
+"""Seconds that an instance has to send a digest; after them another one sends it. Longer than all addresses of a
+project may take together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Notice:
     """`count`, `since`, `until` (epoch microseconds), `messages`."""
     before: int | None
     """When the admins were last told."""
+    lease: int | None = None
+    """End of the lease by which it was taken: epoch microseconds, and what tells it from an earlier one."""
 
 
 class NoticeBoard:
@@ -40,7 +45,8 @@ class NoticeBoard:
         self._database = database
 
     def take(self, embargo: float) -> list[Notice]:
-        """What may be told now; whoever has taken it tells it, or gives it back."""
+        """Lease what may be sent now. The caller ends each lease with `confirm` or `release`; what neither happens to
+        is leased again when its lease has ended."""
         t = triggers.c
         has_news = sa.type_coerce(t.unreported, sa.Text()) != "{}"
         with self._database.read() as connection:
@@ -48,12 +54,13 @@ class NoticeBoard:
                 return []
         with self._database.write() as connection:
             now = self._database.micros(connection)
+            lease = now + int(LEASE * 1_000_000)
             may = sa.or_(t.notified_at.is_(None), t.notified_at < now - int(embargo * 1_000_000))
-            query = _notices().where(has_news, may).with_for_update(of=triggers, skip_locked=True)
-            found = self._read(connection, query)
+            free = sa.or_(t.notifying_until.is_(None), t.notifying_until < now)
+            query = _notices().where(has_news, may, free).with_for_update(of=triggers, skip_locked=True)
+            found = [replace(notice, lease=lease) for notice in self._read(connection, query)]
             for notice in found:
-                told = sa.update(triggers).where(t.id == notice.trigger)
-                connection.execute(told.values(unreported={}, notified_at=now))
+                connection.execute(sa.update(triggers).where(t.id == notice.trigger).values(notifying_until=lease))
         return found
 
     def all(self) -> list[Notice]:
@@ -66,14 +73,20 @@ class NoticeBoard:
         admins = {project: self._admins(connection, project) for project in {row["project"] for row in rows}}
         return [Notice(**row, recipients=admins[row["project"]]) for row in rows]
 
-    def give_back(self, notice: Notice) -> None:
-        """It could not be told: later, then."""
-        t = triggers.c
+    def confirm(self, notice: Notice) -> None:
+        """It was sent: remove it, keep what has gathered since, and begin the embargo. Without effect if the lease is
+        another instance's by now: that one sends it too."""
         with self._database.write() as connection:
-            since = connection.scalar(sa.select(t.unreported).where(t.id == notice.trigger).with_for_update())
-            if since is not None:
-                back = sa.update(triggers).where(t.id == notice.trigger)
-                connection.execute(back.values(unreported=_merged(notice.gathered, since), notified_at=notice.before))
+            gathered = connection.scalar(sa.select(triggers.c.unreported).where(_leased(notice)).with_for_update())
+            if gathered is not None:
+                rest = _without(gathered, notice.gathered)
+                sent = {"unreported": rest, "notified_at": self._database.micros(connection), "notifying_until": None}
+                connection.execute(sa.update(triggers).where(_leased(notice)).values(sent))
+
+    def release(self, notice: Notice) -> None:
+        """It could not be sent: it may be leased again at once."""
+        with self._database.write() as connection:
+            connection.execute(sa.update(triggers).where(_leased(notice)).values(notifying_until=None))
 
     def _admins(self, connection: sa.Connection, project: str) -> tuple[str, ...]:
         """Owners and admins of the project, and members of it who are admins of the whole instance."""
@@ -102,12 +115,14 @@ def _notices() -> sa.Select[Any]:
     )
 
 
-def _merged(first: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
-    if not then:
-        return first
-    return {
-        "count": first["count"] + then["count"],
-        "since": first["since"],
-        "until": then["until"],
-        "messages": [*first["messages"], *then["messages"]][:20],
-    }
+def _leased(notice: Notice) -> sa.ColumnElement[bool]:
+    return (triggers.c.id == notice.trigger) & (triggers.c.notifying_until == notice.lease)
+
+
+def _without(gathered: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
+    """What has gathered after what was sent."""
+    count = gathered.get("count", 0) - sent["count"]
+    if count <= 0:
+        return {}
+    messages = gathered["messages"][len(sent["messages"]) :]
+    return {"count": count, "since": sent["until"], "until": gathered["until"], "messages": messages}

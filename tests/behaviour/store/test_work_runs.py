@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 import threading
@@ -15,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 import time_machine
 
+from penstock.core import ids
 from penstock.core.clock import Clock
 from penstock.core.ids import new_id
 from penstock.store import Store, StoreUnavailable
@@ -22,6 +24,9 @@ from penstock.store.work.claims import PER_WORKFLOW, Claims
 from penstock.store.work.losing import RERUNS, Losses
 from penstock.store.work.results import LogLine, Report, Results, RunEnd, StepResult, StepRow
 from penstock.store.workflow_tables import runs
+from penstock.tables.cursor import Place
+from penstock.workflows.intake import Owner, intake_of
+from penstock.workflows.message import Message
 from penstock.workflows.states import derived
 from tests.support.postgres import PostgresServer
 from tests.support.work import Work, now
@@ -297,6 +302,57 @@ class RunsBehaviour:
         assert [row["state"] for row in work.runs_of(first)] == ["lost"] * (RERUNS + 1)
         assert work.state(first)[2] == "lost"
         assert [claim.id for claim in claims.claim("w", 10)] == [second]
+
+    @pytest.mark.parametrize("hours", [-1, 1])
+    def test_i04_runs_of_a_key_come_in_order_although_the_clocks_of_the_hosts_differ(
+        self,
+        store: Store,
+        work: Work,
+        claims: Claims,
+        results: Results,
+        *,
+        monkeypatch: pytest.MonkeyPatch,
+        hours: int,
+    ) -> None:
+        # F22: ids were made from the clock of the host that took the message in.
+        project, workflow, snapshot = work.workflow(work.project())
+        owner = Owner(project, workflow, snapshot, None)
+        place = Place("labs", "id-1", 0, "labs")
+        for turn in range(4):
+            monkeypatch.setattr(ids, "_last", 0)  # another process
+            with time_machine.travel(datetime.now(UTC) + timedelta(hours=hours * (turn % 2))):
+                # A chunk is more than a message, and messages of a chunk share no microsecond.
+                messages = [Message(turn * 5 + n, f'{{"n": {turn * 5 + n}}}', "{}", None, b"k") for n in range(5)]
+                with store.database.write() as connection:
+                    intake = intake_of(connection.dialect.name)
+                    intake.write(connection, owner, place, messages, order_key=lambda _: "labs/k")
+        bodies = []
+        while claimed := claims.claim("w", 10):
+            assert len(claimed) == 1
+            bodies.append(json.loads(claimed[0].body or "")["n"])
+            results.write("w", Report(ends=[ended(claimed[0].id)]))
+        assert bodies == list(range(20))
+
+    def test_i04_a_retry_comes_behind_what_waits_although_the_clock_of_the_host_lags(
+        self, store: Store, work: Work, claims: Claims, results: Results, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        definition = {"steps": [], "edges": [], "triggers": []}
+        first, second, third = work.orders(
+            work.workflow(work.project(), definition=definition), [None] * 3, order_key="t/k"
+        )
+        claims.claim("w", 10)
+        results.write("w", Report(ends=[ended(first, "failed")]))
+        assert [claim.id for claim in claims.claim("w", 10)] == [second]
+        monkeypatch.setattr(ids, "_last", 0)
+        with time_machine.travel(datetime.now(UTC) - timedelta(hours=1)):
+            [retried] = store.orders.retry([work.run(first)["work_order_id"]])
+        assert retried.why is None
+        assert claims.claim("w", 10) == [], "the second is being executed"
+        for expected in (third, retried.run_id):
+            results.write("w", Report(ends=[ended(second)]))
+            [claim] = claims.claim("w", 10)
+            assert claim.id == expected
+            second = claim.id
 
     @pytest.mark.parametrize("seed", range(3))
     def test_many_workers_take_each_run_once_in_order_and_within_limits(

@@ -28,19 +28,19 @@ def test_what_is_noted_is_read_by_unit_and_partition(tmp_path: Path) -> None:
     first.working({("t", 2): 4}, {("t", 2): 7})
 
     assert journal.writer(path) == os.getpid()
-    assert journal.read(path) == {
+    assert journal.read_progress(path) == {
         7: {0: Progress(120), 1: Progress(51, suspects={51}), 2: Progress(9, suspects={4, 5, 6})},
         8: {0: Progress(5)},
     }
     first.acting_on(record(0, 120))
-    assert journal.read(path)[7][1] == Progress(52), "the thread has gone on to another partition"
-    assert journal.read(path)[7][0] == Progress(120, suspects={120})
+    assert journal.read_progress(path)[7][1] == Progress(52), "the thread has gone on to another partition"
+    assert journal.read_progress(path)[7][0] == Progress(120, suspects={120})
     first.idle()
-    assert journal.read(path)[7][0] == Progress(121)
+    assert journal.read_progress(path)[7][0] == Progress(121)
     written.close(first)
-    assert journal.read(path) == {8: {0: Progress(5)}}
+    assert journal.read_progress(path) == {8: {0: Progress(5)}}
     written.close(second)
-    assert journal.read(path) == {}
+    assert journal.read_progress(path) == {}
 
 
 def test_the_log_of_strands_tells_done_from_begun(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_the_log_of_strands_tells_done_from_begun(tmp_path: Path) -> None:
     pages.ended(record(0, 11), done=True)
     pages.ended(record(0, 12), done=False)
     pages.ended(record(1, 0), done=True)
-    assert journal.read(path) == {
+    assert journal.read_progress(path) == {
         1: {0: Progress(10, open={12}, finished={11}, suspects={10, 13}), 1: Progress(0, finished={0})},
     }
 
@@ -69,11 +69,11 @@ def test_notes_survive_the_death_of_the_process(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(dies)], check=False, timeout=60)
-    assert journal.read(path) == {1: {0: Progress(42, suspects={42})}}
+    assert journal.read_progress(path) == {1: {0: Progress(42, suspects={42})}}
 
 
 def test_a_missing_or_torn_journal_says_nothing(tmp_path: Path) -> None:
-    assert journal.read(str(tmp_path / "none")) == {}
+    assert journal.read_progress(str(tmp_path / "none")) == {}
     torn = tmp_path / "torn"
     torn.write_bytes(b"\x01" * 17)
-    assert journal.read(str(torn)) == {}
+    assert journal.read_progress(str(torn)) == {}

@@ -32,10 +32,10 @@ def spec(action: dict[str, Any] | None = None, **source: Any) -> PipelineSpec:
 
 @dataclass
 class Partitions:
-    owned: list[tuple[str, int]] = field(default_factory=list)
+    held: list[tuple[str, int]] = field(default_factory=list)
 
-    def keys(self) -> list[tuple[str, int]]:
-        return self.owned
+    def owned(self) -> list[tuple[str, int]]:
+        return self.held
 
 
 @dataclass

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from penstock.config.settings import Settings
 from penstock.core.errors import ConfigError
 from penstock.service.notices import Mailer, Notices
 from penstock.service.secrets import SecretBox
-from penstock.store import Store
+from penstock.store import Store, StoreUnavailable
+from penstock.workflows.notice_board import NoticeBoard
 from penstock.workflows.notices import gather
 from tests.behaviour.act.hook_server import HookServer
 from tests.support.desk import Desk
@@ -127,6 +129,108 @@ def test_what_could_not_be_told_is_told_later(scene: Scene, mails: tuple[str, li
     scene.fail(2)
     assert Notices(scene.store, scene.settings).look() == 1
     assert "2 since" in mails[1][0]
+
+
+@pytest.mark.parametrize("odd", ["zoë@example.org", "line\nbreak@example.org", "<@>", "nobody"])
+def test_one_odd_address_keeps_no_other_from_being_notified(
+    scene: Scene, mails: tuple[str, list[str]], odd: str
+) -> None:
+    # F29: such an address ended the thread, and with it every later notice.
+    user = scene.store.users.save("odd@example.org")
+    scene.desk.execute(
+        "INSERT INTO penstock_project_members (project_id, user_id, role)"  # noqa: S608 - ids of ours
+        f" VALUES ('{scene.desk.project}', '{user.id}', 'admin')"
+    )
+    with scene.store.database.write() as connection:
+        connection.execute(
+            sa.text("UPDATE penstock_users SET email = :odd WHERE id = :id"), {"odd": odd, "id": user.id}
+        )
+    scene.fail(1)
+    assert Notices(scene.store, scene.settings).look() == 1
+    reached = "\n".join(mails[1])
+    for recipient in ("admin@example.org", "owner@example.org", "super@example.org"):
+        assert recipient in reached
+    (noted,) = scene.store.pipelines.history(f"trigger-{scene.desk.trigger}")
+    assert {"admin@example.org", "owner@example.org", "super@example.org"} <= set(noted.data["recipients"])
+    assert Notices(scene.store, scene.settings, embargo_seconds=0).look() == 0, "it was sent"
+
+
+def test_where_every_address_is_refused_for_good_the_history_says_so_once(scene: Scene) -> None:
+    scene.desk.execute("DELETE FROM penstock_project_members")
+    name = scene.desk.query("SELECT name FROM penstock_projects")[0][0]
+    scene.store.projects.save(scene.desk.project, name, settings={"notify": ["nosuchservice://secret-part"]})
+    scene.fail(1)
+    notices = Notices(scene.store, scene.settings)
+    assert [notices.look(), notices.look()] == [1, 0]
+    (noted,) = scene.store.pipelines.history(f"trigger-{scene.desk.trigger}")
+    assert (noted.kind, noted.text) == ("not notified", "1 messages could not be stored: no address could be reached")
+    assert "secret-part" not in str(noted), "I8: an address is a secret"
+
+
+def test_an_unexpected_error_of_one_digest_ends_nothing(
+    scene: Scene, mails: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.fail(1)
+    notices = Notices(scene.store, scene.settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(notices, "_text", lambda _: {}["missing"])
+        assert notices.look() == 1
+    assert notices.look() == 1
+    assert "1 since" in mails[1][0]
+
+
+def test_a_digest_of_a_process_that_was_killed_is_sent_by_another_when_its_lease_has_ended(
+    scene: Scene, mails: tuple[str, list[str]]
+) -> None:
+    # F29: what was taken and not sent was lost.
+    scene.fail(1)
+    killed = NoticeBoard(scene.store.database)
+    [taken] = killed.take(3_600)
+    scene.fail(2, 3)
+    assert Notices(scene.store, scene.settings).look() == 0, "it is leased"
+    scene.desk.execute("UPDATE penstock_triggers SET notifying_until = notifying_until - 300000001")
+    assert Notices(scene.store, scene.settings).look() == 1
+    assert "3 since" in mails[1][0]
+    # It lives after all; what it says now changes nothing.
+    scene.fail(4)
+    killed.confirm(taken)
+    killed.release(taken)
+    assert Notices(scene.store, scene.settings, embargo_seconds=0).look() == 1
+    assert "1 since" in mails[1][1]
+    assert "lab/0@4" in mails[1][1]
+
+
+def test_a_digest_that_can_neither_be_sent_nor_released_is_sent_after_its_lease(
+    scene: Scene, mails: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.fail(1)
+    notices = Notices(scene.store, scene.settings)
+    with monkeypatch.context() as patched:
+
+        def away(*_args: object) -> None:
+            raise StoreUnavailable("the store is away")
+
+        patched.setattr(notices, "_tell", away)
+        patched.setattr(notices._board, "release", away)
+        assert notices.look() == 1
+    scene.desk.execute("UPDATE penstock_triggers SET notifying_until = notifying_until - 300000001")
+    assert notices.look() == 1
+    assert "1 since" in mails[1][0]
+
+
+def test_what_gathers_while_a_digest_is_sent_is_in_the_next(scene: Scene, mails: tuple[str, list[str]]) -> None:
+    board = NoticeBoard(scene.store.database)
+    scene.fail(1, 2)
+    [taken] = board.take(3_600)
+    scene.fail(3, at=1_700_000_060_000_000)
+    board.confirm(taken)
+    [rest] = board.take(0)
+    assert rest.gathered == {
+        "count": 1,
+        "since": 1_700_000_000_000_000,
+        "until": 1_700_000_060_000_000,
+        "messages": ["lab/0@3"],
+    }
 
 
 def test_the_projects_own_addresses_are_told_and_may_be_secret(scene: Scene) -> None:

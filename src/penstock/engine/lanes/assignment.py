@@ -1,178 +1,143 @@
-"""Where pipelines live: the lanes of an instance, and which of them each flow is at home in, or away to, now."""
+"""Which lanes carry which pipeline: its home, and the dedicated or express lanes that it has moved to."""
 
 from __future__ import annotations
 
-import itertools
-import threading
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from penstock.core.metrics import Metrics
+from penstock.core.clock import SYSTEM, Clock
 from penstock.engine.lanes.lane import Lane, Role
-from penstock.engine.spark.context import Spark, WindowLost
-from penstock.worker.protocol import WindowOutcome, WindowRequest
-
-if TYPE_CHECKING:
-    from penstock.engine.pipelines.planner import Planned
-    from penstock.engine.pipelines.runner import PipelineRunner
+from penstock.engine.lanes.planned import PlannedPipeline
 
 _EXPRESS_LEAST = 1.05
-"""A cold member may sit in a blocking poll of one second: its commit must not be wanted before that."""
+"""Seconds of an express window at least: an idle runner may sit in a blocking poll of one second, and its commit must
+not be wanted before that."""
 
 
-class Placement(ABC):
-    """Gives flows their lanes; one lock guards flows and lanes alike."""
+@dataclass(slots=True)
+class Placement:
+    """Where one runner is carried."""
 
-    def __init__(self, spark: Spark, metrics: Metrics, session_timeout: float) -> None:
-        self._spark = spark
-        self._metrics = metrics
-        self._session_timeout = session_timeout
-        self._lock = threading.Condition()
-        self._flows: dict[str, PipelineRunner] = {}
-        self._units = itertools.count(1)
-        self._stopping = False
-        self._started = False
-        self._pinned_at_most = 1
-        self._resting: list[Lane] = []
-        """Lanes for heavy work, as long as there was none."""
+    home: tuple[str, ...]
+    lanes: tuple[str, ...]
+    """Where its units go now."""
+    express_seconds: float | None = None
+    """Length of its express window; None: it is in no express lane."""
+
+
+class LaneAssignment:
+    """Used under the dispatcher's lock. Everything is kept per runner object: a runner that ends late must not take the
+    lanes of its successor away (F10)."""
+
+    def __init__(self, open_lane: Callable[[Role], Lane], *, clock: Clock = SYSTEM) -> None:
+        """`open_lane` makes a lane and, once the dispatcher has started, starts it."""
         self.lanes: dict[str, Lane] = {}
+        self.pinned_at_most = 1
+        self._open, self._clock = open_lane, clock
+        self._placements: dict[PlannedPipeline, Placement] = {}
 
-    @abstractmethod
-    def next_window(self, lane: Lane) -> WindowRequest | None:
-        """Block until the lane has something to run; None when it shall end."""
+    @property
+    def runners(self) -> list[PlannedPipeline]:
+        return list(self._placements)
 
-    @abstractmethod
-    def window_done(self, lane: Lane, request: WindowRequest, outcome: WindowOutcome) -> None:
-        """A lane's window has ended well."""
+    def knows(self, runner: PlannedPipeline) -> bool:
+        return runner in self._placements
 
-    @abstractmethod
-    def window_lost(self, lane: Lane, request: WindowRequest, error: WindowLost) -> None:
-        """A lane's worker has died."""
+    def placement(self, runner: PlannedPipeline) -> Placement | None:
+        return self._placements.get(runner)
 
-    def _new_lane(self, role: Role) -> Lane:
-        name = f"{role}-{sum(lane.role == role for lane in self.lanes.values())}"
-        lane = self.lanes[name] = Lane(name, role, self, self._spark)
-        return lane
+    def of_role(self, role: Role) -> list[Lane]:
+        return [lane for lane in self.lanes.values() if lane.role == role]
 
-    def _hot_lanes(self, flow: Planned) -> list[Lane]:
-        """Those that are warm already; the flow stays at home as long as there is none."""
-        warm = [lane for lane in self.lanes.values() if lane.role == "hot" and lane.warm.is_set()]
-        return warm or [self.lanes[name] for name in flow.home]
+    # -- coming and going ------------------------------------------------------------------
 
-    def new_unit(self) -> int:
-        return next(self._units)
+    def add(self, runner: PlannedPipeline) -> None:
+        """Give a runner its home."""
+        if runner in self._placements:
+            return
+        home = tuple(dict.fromkeys(lane.name for lane in self._homes(runner)))
+        for name in home:
+            self.lanes[name].pipelines.add(runner)
+        self._placements[runner] = Placement(home, home)
 
-    def add(self, flow: PipelineRunner) -> None:
-        """Give a flow its home."""
-        with self._lock:
-            self._flows[flow.name] = flow
-            homes = []
-            for lane in self._homes(flow):
-                lane.flows.add(flow.name)
-                homes.append(lane.lane)
-            flow.home = flow.lanes = tuple(dict.fromkeys(homes))
-
-    def _homes(self, flow: PipelineRunner) -> list[Lane]:
-        if not flow.pinned:
-            return [
-                min((lane for lane in self.lanes.values() if lane.role == "carpool"), key=lambda lane: len(lane.flows))
-            ]
+    def _homes(self, runner: PlannedPipeline) -> list[Lane]:
+        if not runner.pinned:
+            return [min(self.of_role("shared"), key=lambda lane: len(lane.pipelines))]
         homes: list[Lane] = []
-        while len(homes) < flow.parallelism:
-            homes.append(self._pinned_home(flow))
-            homes[-1].flows.add(flow.name)
+        while len(homes) < runner.parallelism:
+            homes.append(self._pinned_home(runner))
+            homes[-1].pipelines.add(runner)
         return homes
 
-    def _pinned_home(self, flow: PipelineRunner) -> Lane:
+    def _pinned_home(self, runner: PlannedPipeline) -> Lane:
         """A lane of its own for an action object as long as there may be more lanes, then the one with the fewest."""
-        lanes = [lane for lane in self.lanes.values() if lane.role == "pinned" and not self._is_taken(lane)]
-        free = [lane for lane in lanes if not lane.flows]
-        if not free and (flow.alone or len(lanes) < max(1, self._pinned_at_most)):
-            lane = self._new_lane("pinned")
-            if self._started:
-                lane.start()
-            return lane
-        return min(free or lanes, key=lambda lane: len(lane.flows))
+        lanes = [lane for lane in self.of_role("pinned") if not is_reserved(lane)]
+        free = [lane for lane in lanes if not lane.pipelines]
+        if not free and (runner.alone or len(lanes) < max(1, self.pinned_at_most)):
+            return self._open("pinned")
+        return min(free or lanes, key=lambda lane: len(lane.pipelines))
 
-    def _is_taken(self, lane: Lane) -> bool:
-        """Whether it belongs to a flow that shares with nobody."""
-        return any((flow := self._flows.get(name)) is not None and flow.alone for name in lane.flows)
+    def remove(self, runner: PlannedPipeline) -> list[Lane]:
+        """Forget a runner; the lanes whose process may hold something of it. Empty for one that was not added."""
+        if self._placements.pop(runner, None) is None:
+            return []
+        held = self.holding(runner)
+        for lane in held:
+            lane.forget(runner)
+        return held
 
-    def remove(self, flow: PipelineRunner) -> None:
-        """Forget a flow; every lane that holds something of it lets go."""
-        with self._lock:
-            self._flows.pop(flow.name, None)
-            for lane in self.lanes.values():
-                if flow.name in lane.flows:
-                    lane.flows.discard(flow.name)
-                    lane.returning.discard(flow.name)
-                    lane.closings.append(flow.closing_unit(self.new_unit()))
-            self._lock.notify_all()
+    def holding(self, runner: PlannedPipeline) -> list[Lane]:
+        return [lane for lane in self.lanes.values() if runner in lane.pipelines]
 
-    def renew(self, flow: Planned) -> None:
-        """Let go of what lanes hold of a flow, before it is made anew there."""
-        with self._lock:
-            for lane in self.lanes.values():
-                if flow.name in lane.flows:
-                    lane.closings.append(flow.closing_unit(self.new_unit()))
-            self._lock.notify_all()
+    # -- moving ----------------------------------------------------------------------------
 
-    def wake(self, flow: Planned) -> None:
-        """A cold flow has something to do: at home if the lane is free, else by an express window until the home
-        lane's next one."""
-        with self._lock:
-            home = self.lanes[flow.home[0]]
-            if not flow.pinned and home.busy_until is not None:
-                now = time.monotonic()
-                end = home.busy_until
-                flow.express_seconds = (
-                    end - now if end - now >= _EXPRESS_LEAST else max(_EXPRESS_LEAST, end - now + 1.0)
-                )
-                self._move(flow, [self._quietest("express")])
-            else:
-                self._move(flow, [self.lanes[name] for name in flow.home])
-            self._lock.notify_all()
+    def go_home(self, runner: PlannedPipeline) -> None:
+        if (placement := self._placements.get(runner)) is not None:
+            placement.express_seconds = None
+            self._move(runner, placement, [self.lanes[name] for name in placement.home])
 
-    def heat(self, flow: Planned, *, hot: bool) -> None:
-        """Move a flow to the lanes for heavy work, or home again."""
-        with self._lock:
-            self._move(flow, self._hot_lanes(flow) if hot else [self.lanes[name] for name in flow.home])
-            self._lock.notify_all()
+    def wake(self, runner: PlannedPipeline) -> None:
+        """An idle pipeline has something to do: at home if that lane is free, else by an express window that ends with
+        the home lane's."""
+        placement = self._placements.get(runner)
+        if placement is None:
+            return
+        end = self.lanes[placement.home[0]].busy_until
+        if runner.pinned or end is None or not (express := self.of_role("express")):
+            self.go_home(runner)
+            return
+        left = end - self._clock.monotonic()
+        placement.express_seconds = left if left >= _EXPRESS_LEAST else max(_EXPRESS_LEAST, left + 1.0)
+        quietest = min(express, key=lambda lane: (lane.busy_until is not None, len(lane.pipelines)))
+        self._move(runner, placement, [quietest])
 
-    def quarantine(self, flow: Planned) -> None:
-        """A worker died over this flow: part of it runs alone for a while."""
-        with self._lock:
-            lane = next((lane for lane in self.lanes.values() if lane.role == "quarantine"), None)
-            if lane is None:
-                lane = self._new_lane("quarantine")
-                lane.start()
-            lane.flows.add(flow.name)
-            self._lock.notify_all()
+    def dedicate(self, runner: PlannedPipeline) -> None:
+        """Move to the dedicated lanes that are warm; stay at home as long as there is none."""
+        placement = self._placements.get(runner)
+        warm = [lane for lane in self.of_role("dedicated") if lane.worker.warm.is_set()]
+        if placement is not None and warm:
+            placement.express_seconds = None
+            self._move(runner, placement, warm)
+        else:
+            self.go_home(runner)
 
-    def _quietest(self, role: Role) -> Lane:
-        return min(
-            (lane for lane in self.lanes.values() if lane.role == role),
-            key=lambda lane: (lane.busy_until is not None, len(lane.flows)),
-        )
+    def isolate(self, runner: PlannedPipeline) -> None:
+        """Part of the pipeline runs alone for a while, besides what runs elsewhere."""
+        if runner in self._placements:
+            lanes = self.of_role("isolation") or [self._open("isolation")]
+            lanes[0].pipelines.add(runner)
 
-    def _move(self, flow: Planned, lanes: Iterable[Lane]) -> None:
+    def _move(self, runner: PlannedPipeline, placement: Placement, lanes: Iterable[Lane]) -> None:
         chosen = list(lanes)
         for lane in chosen:
-            lane.flows.add(flow.name)
+            lane.pipelines.add(runner)
         for lane in self.lanes.values():
-            # A lane of its own keeps what it holds of the flow until it is evicted there: the way back is short.
-            if lane not in chosen and lane.lane not in flow.home and lane.role != "quarantine":
-                lane.flows.discard(flow.name)
-        flow.lanes = tuple(lane.lane for lane in chosen)
+            # The home keeps what it holds of the pipeline until it is evicted there: the way back is short.
+            if lane not in chosen and lane.name not in placement.home and lane.role != "isolation":
+                lane.forget(runner)
+        placement.lanes = tuple(lane.name for lane in chosen)
 
-    def ready(self, flow: Planned) -> None:
-        """The flow has settled and committed; its partitions may be planned again."""
-        with self._lock:
-            if flow.express_seconds is not None and not flow.busy:
-                flow.express_seconds = None
-                self._move(flow, [self.lanes[name] for name in flow.home])
-            for lane in self.lanes.values():
-                lane.returning.discard(flow.name)
-            self._lock.notify_all()
+
+def is_reserved(lane: Lane) -> bool:
+    """Whether the lane belongs to a pipeline that shares its lane with no other."""
+    return any(runner.alone for runner in lane.pipelines)

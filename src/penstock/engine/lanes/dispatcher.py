@@ -1,305 +1,451 @@
-"""The dispatcher: decides which pipeline's units go into which lane's next window, fairly, from what was measured."""
+"""The dispatcher: decides which pipeline's units go into which lane's next window, and passes their outcomes on."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
 
-from penstock.core.dead_letter import Stage
-from penstock.engine.lanes.assignment import Placement
-from penstock.engine.lanes.lane import Lane, LaneSizes, Role, end_process
-from penstock.engine.spark.context import WindowLost, WindowRepeated
-from penstock.pipeline import in_flight_log as journal
-from penstock.pipeline.messages import UnitRequest
+import structlog
+
+from penstock.core.clock import SYSTEM, Clock
+from penstock.core.metrics import Metrics
+from penstock.core.periodic import Periodic
+from penstock.core.threads import THREADS, Threads
+from penstock.engine.lanes.assignment import LaneAssignment, is_reserved
+from penstock.engine.lanes.lane import Lane, LaneSizes, Role
+from penstock.engine.lanes.lane_worker import KEEP_WARM, LaneWorker, LostUnits, WindowBackend, WindowResult
+from penstock.engine.lanes.planned import PlannedPipeline
+from penstock.pipeline.messages import UnitOutcome, UnitRequest
 from penstock.worker.protocol import RESTING_AT_MOST, WindowOutcome, WindowRequest
 
-if TYPE_CHECKING:
-    from penstock.engine.pipelines.planner import Planned
+log = structlog.get_logger("penstock.dispatcher")
 
 _WATCH_EVERY = 1.0
-_KEEP_WARM = 45.0
-"""Spark drops a worker that was idle for a minute; it costs half a second to get back."""
 _TIDY_UP = 8.0
-"""The same where the worker holds so many pipelines that it should let some go."""
+"""Seconds without a window after which a process gets an empty one in which it closes what it need not hold."""
 _STRAGGLERS = 0.15
-"""How long a window waits for flows of the last one that are still committing: longer than a commit, shorter than
-anyone minds."""
+"""Seconds that a window waits for pipelines of the last one that are still committing: longer than a commit, shorter
+than is noticed."""
 _STRAGGLERS_MOST = 1.0
 """The same as long as most of them are: one that is left behind waits for a whole further window."""
 _CROWD = 10
-"""From so many units on a carpool window takes two seconds: the gap between windows grows with the number of commits.
-"""
+"""Units from which on a shared window takes two seconds: the gap between windows grows with the number of commits."""
+_CROWD_SECONDS = 2.0
 _FRESH = 40
-"""Pipelines that a lane's process makes in one window at most: each has a consumer with some threads and connections,
+"""Pipelines that a lane's process builds in one window at most: each has a consumer with some threads and connections,
 and hundreds at once hold each other up."""
 _SETTLING = 10.0
-"""How long a process that shall end waits for the failures of a foreign source's events to be settled: those that it
-cannot acknowledge come again, and fail again."""
+"""Seconds that a process which is to be replaced waits for the failures of an external source's events to be settled:
+those that it cannot acknowledge come again, and fail again."""
 _COLLECT = 1.0
-_CAREFUL = 5.0
-"""Seconds of a careful window at most; it ends when it has read what is there."""
-_OVERRUN = 5.0
-"""Seconds beyond what a window and its actions may take, after which the worker is held for good and is killed."""
-_NOBODYS = 30.0
-"""Seconds that a window may be late which concerns no pipeline: there is no action to blame."""
-_EXERCISES = 40
-"""Empty windows in the lane that has the least to do: the JVM compiles the way of a job after some fifty of them."""
+"""Seconds of a window that only collects detached units."""
+_ISOLATED = 5.0
+"""Seconds of a window in the isolation lane at most; it ends when it has read what is there."""
+_UNBLAMED = 30.0
+"""Seconds that a window may be late which carries no pipeline: there is no action to blame."""
+_WARM_UPS = 40
+"""Empty windows in the express lane: the JVM compiles the way of a job after some fifty of them."""
+_WARM_WITHIN = 60.0
+_FAULT_PAUSE = 1.0
+"""Seconds that a lane's loop rests after an error in it."""
 
 
-class Dispatcher(Placement):
-    """One per instance. Lanes ask it for windows; flows tell it when they are ready."""
+class Dispatcher:
+    """One per instance. Each lane has a thread that asks for its next window, runs it and passes the outcomes on;
+    runners call from their own threads.
+
+    Locks: the dispatcher's is taken before a runner's, never the other way round. Neither is held while a window runs,
+    a process is killed, or an outcome is delivered.
+    """
+
+    def __init__(
+        self,
+        backend: WindowBackend,
+        metrics: Metrics,
+        session_timeout: float,
+        *,
+        clock: Clock = SYSTEM,
+        threads: Threads = THREADS,
+    ) -> None:
+        self._backend, self._metrics, self._session_timeout = backend, metrics, session_timeout
+        self._clock, self._threads = clock, threads
+        self._lock = threads.condition()
+        self._assignment = LaneAssignment(self._open_lane, clock=clock)
+        self._units = itertools.count(1)
+        self._started = self._stopping = False
+        self._not_started: list[Lane] = []
+        """Dedicated lanes, as long as no pipeline has wanted one."""
+        self._watch = Periodic("lane-watch", self._end_overdue, every=_WATCH_EVERY, owner="Dispatcher", threads=threads)
+
+    @property
+    def lanes(self) -> dict[str, Lane]:
+        return self._assignment.lanes
+
+    # -- start and stop --------------------------------------------------------------------
 
     def start(self, sizes: LaneSizes) -> None:
-        """Make every lane; the carpool is ready first, the express lane warms up behind it, those for heavy work are
-        started when there is some: each has a process or two of 50 MB."""
-        self._pinned_at_most = sizes.pinned
-        roles: list[tuple[Role, int]] = [("carpool", sizes.carpool), ("express", sizes.express), ("hot", sizes.hot)]
+        """Make every lane and wait for the shared ones. The express lane warms up behind them; dedicated lanes are
+        started when they are wanted: each has a process or two of 50 MB."""
+        self._assignment.pinned_at_most = sizes.pinned
+        roles: list[tuple[Role, int]] = [
+            ("shared", sizes.shared),
+            ("express", sizes.express),
+            ("dedicated", sizes.dedicated),
+        ]
         for role, size in roles:
             for _ in range(size):
-                self._new_lane(role)
-        for lane in self.lanes.values():
-            lane.exercises = _EXERCISES if lane.role == "express" and self._spark.is_local else 0
-        lanes = list(self.lanes.values())
-        first = [lane for lane in lanes if lane.role in ("carpool", "pinned")]
+                self._open_lane(role)
+        for lane in self._assignment.of_role("express"):
+            lane.warm_ups = _WARM_UPS if self._backend.is_local else 0
+        first = [lane for lane in self.lanes.values() if lane.role in ("shared", "pinned")]
         for lane in first:
-            lane.start()
+            self._start_lane(lane)
         for lane in first:
-            lane.warm.wait(60)
-        self._started = True
-        threading.Thread(target=self._watch, name="lane-watch", daemon=True).start()
-        self._resting = [lane for lane in lanes if lane.role == "hot"]
-        self._start_aside([lane for lane in lanes if lane not in first and lane not in self._resting])
+            lane.worker.warm.wait(_WARM_WITHIN)
+        with self._lock:
+            self._started = True
+            self._not_started = self._assignment.of_role("dedicated")
+        self._watch.start()
+        self._start_behind(self._assignment.of_role("express"))
 
-    def heat(self, flow: Planned, *, hot: bool) -> None:
-        """As of `Placement`; the first heavy work wakes its lanes, and stays at home until one of them is warm."""
-        if hot:
-            with self._lock:
-                asleep, self._resting = self._resting, []
-            self._start_aside(asleep)
-        super().heat(flow, hot=hot)
+    def _open_lane(self, role: Role) -> Lane:
+        name = f"{role}-{len(self._assignment.of_role(role))}"
+        worker = LaneWorker(name, self._backend, clock=self._clock, threads=self._threads)
+        lane = self.lanes[name] = Lane(name, role, worker)
+        if self._started:
+            self._start_lane(lane)
+        return lane
 
-    def _start_aside(self, lanes: list[Lane]) -> None:
+    def _start_lane(self, lane: Lane) -> None:
+        lane.thread = self._threads.start(
+            f"lane-{lane.name}", lambda: self._run_lane(lane), owner="Dispatcher", ends="at `stop`, when its units have"
+        )
+
+    def _start_behind(self, lanes: list[Lane]) -> None:
         if lanes:
-            threading.Thread(target=self._start_rest, args=(lanes,), name="lanes", daemon=True).start()
+            self._threads.start(
+                "lane-start", lambda: self._start_slowly(lanes), owner="Dispatcher", ends="when its lanes are warm"
+            )
 
-    def _start_rest(self, lanes: list[Lane]) -> None:
+    def _start_slowly(self, lanes: list[Lane]) -> None:
         """One after the other: a lane costs a core for a second or two, and pipelines are at work already."""
         for lane in lanes:
-            lane.start()
-            lane.warm.wait(60)
+            self._start_lane(lane)
+            lane.worker.warm.wait(_WARM_WITHIN)
             with self._lock:
-                for flow in self._flows.values():
-                    if flow.temperature == "hot":
-                        self._move(flow, self._hot_lanes(flow))
+                for runner in self._assignment.runners:
+                    if runner.is_dedicated:
+                        self._assignment.dedicate(runner)
                 self._lock.notify_all()
-
-    def _watch(self) -> None:
-        """A window always ends. One that does not has an action that holds its process: it is killed, and the journal
-        says over which event."""
-        while not self._stopping:
-            time.sleep(_WATCH_EVERY)
-            now = time.monotonic()
-            with self._lock:
-                stuck = [
-                    lane
-                    for lane in self.lanes.values()
-                    if lane.busy_until is not None and now > lane.busy_until + lane.patience + _OVERRUN
-                ]
-            for lane in stuck:
-                lane.overran = True
-                lane.kill_worker()
-
-    def next_window(self, lane: Lane) -> WindowRequest | None:
-        """Block until the lane has something to run; None when it shall end."""
-        with self._lock:
-            returned = time.monotonic()
-            while True:
-                now = time.monotonic()
-                if self._stopping and not lane.closings and not lane.detached:
-                    return None
-                patience = _STRAGGLERS if lane.mostly_back else _STRAGGLERS_MOST
-                waiting = bool(lane.returning) and now < returned + patience
-                if lane.tainted and not lane.detached and not self._stopping:
-                    patience = _SETTLING
-                    waiting = self._settles(lane) and now < returned + patience
-                    if not waiting:
-                        units = self._let_go(lane)
-                        return WindowRequest(lane.lane, 0.0, units, detach=self._spark.is_local, retiring=True)
-                if not waiting:
-                    units = list(self._plan(lane))
-                    if units or lane.closings or lane.detached:
-                        return self._window(lane, units, now)
-                    if now >= lane.used_at + _may_rest(lane) or not lane.warm.is_set() or lane.exercises:
-                        lane.exercises = max(0, lane.exercises - 1)
-                        self._metrics.spark_jobs.labels("keep-warm").inc()
-                        return WindowRequest(lane.lane, 0.0, [], detach=self._spark.is_local)
-                timeout = returned + patience - now if waiting else lane.used_at + _may_rest(lane) - now
-                self._lock.wait(min(max(timeout, 0.001), self._soonest(lane, now)))
-
-    def _settles(self, lane: Lane) -> bool:
-        """Whether the lane belongs to a flow whose worker has yet to be told that the last failures are settled."""
-        return self._is_taken(lane) and any((f := self._flows.get(name)) is not None and f.busy for name in lane.flows)
-
-    def _let_go(self, lane: Lane) -> list[UnitRequest]:
-        """What a process that ends must be told of pipelines that acknowledge by themselves."""
-        flows = [flow for name in lane.flows if (flow := self._flows.get(name)) is not None and flow.alone]
-        closings, lane.closings = lane.closings, []
-        return closings + [flow.closing_unit(self.new_unit()) for flow in flows]
-
-    def _soonest(self, lane: Lane, now: float) -> float:
-        """Seconds until a flow of the lane that waits for an outage to pass may be tried again."""
-        times = [at - now for name in lane.flows if (f := self._flows.get(name)) and (at := f.wake_at) is not None]
-        return max(0.01, min(times, default=_KEEP_WARM))
-
-    def _plan(self, lane: Lane) -> Iterator[UnitRequest]:
-        if lane.role == "quarantine":
-            yield from self._plan_alone(lane)
-            return
-        fresh = 0
-        for name in sorted(lane.flows):
-            flow = self._flows.get(name)
-            if flow is not None and lane.lane in flow.lanes and not self._stopping:
-                is_fresh = self._spark.is_local and not lane.knows(flow)
-                if is_fresh and fresh >= _FRESH:
-                    continue
-                unit = flow.plan(lane.lane, self.new_unit)
-                if unit is not None:
-                    fresh += is_fresh
-                    yield lane.slimmed(unit) if self._spark.is_local else unit
-
-    def _plan_alone(self, lane: Lane) -> Iterator[UnitRequest]:
-        """One unit and no other, of the flow that has waited longest."""
-        if lane.detached:
-            # One that hangs must not die with another.
-            return
-        for name in sorted(lane.flows, key=lambda name: lane.turns.get(name, 0.0)):
-            flow = self._flows.get(name)
-            if flow is None or not flow.is_careful:
-                lane.flows.discard(name)
-                if flow is not None:
-                    lane.closings.append(flow.closing_unit(self.new_unit()))
-                continue
-            unit = flow.plan_carefully(lane.lane, self.new_unit)
-            if unit is not None:
-                lane.turns[name] = time.monotonic()
-                unit.seconds = min(unit.seconds, _CAREFUL)
-                yield lane.slimmed(unit) if self._spark.is_local else unit
-                return
-
-    def _window(self, lane: Lane, units: list[UnitRequest], now: float) -> WindowRequest:
-        if units:
-            seconds = max(unit.seconds for unit in units)
-            if lane.role == "carpool" and len(units) >= _CROWD:
-                seconds = max(2.0, seconds)
-                for unit in units:
-                    unit.seconds = seconds
-        else:
-            seconds = _COLLECT if lane.detached else 0.0
-        closings, lane.closings = lane.closings, []
-        seconds = max(seconds, *(unit.seconds for unit in closings), 0.0)
-        lane.busy_until = now + seconds
-        lane.patience = self._patience(lane, {unit.pipeline for unit in units})
-        lane.returning = {unit.pipeline for unit in units}
-        lane.carried = len(lane.returning)
-        self._metrics.spark_jobs.labels("window").inc()
-        notes = self._spark.journal(lane.lane)
-        local = self._spark.is_local
-        # A flow plans only with a sign of life from its group that is less than a third of the session old.
-        not_after = now + self._session_timeout * 2 / 3 if local else None
-        return WindowRequest(lane.lane, seconds, closings + units, detach=local, journal=notes, not_after=not_after)
-
-    def _patience(self, lane: Lane, carried: set[str]) -> float:
-        """Units that are still being made or acting in the lane have their time, too, though its window carries none:
-        on a busy machine Spark may take longer to begin a job than a window lasts."""
-        concerned = [
-            flow for name, flow in self._flows.items() if name in carried or flow.holds(lane.detached, lane.lane)
-        ]
-        return max((flow.spec.options.timeout for flow in concerned), default=_NOBODYS)
-
-    def window_done(self, lane: Lane, request: WindowRequest, outcome: WindowOutcome) -> None:
-        with self._lock:
-            gone = lane.detached - set(outcome.running) - {unit.unit for unit in outcome.units}
-            former = lane.pid if lane.pid != outcome.pid and self._spark.is_local else None
-            lane.took(outcome)
-            if request.retiring:
-                lane.kill_worker()
-                lane.tainted = False
-            if request.units:
-                self._metrics.window_seconds.observe(outcome.seconds)
-            self._metrics.add_registry_calls(outcome.registry_calls)
-            flows = [(self._flows.get(unit.pipeline), unit) for unit in outcome.units if unit.status != "closed"]
-            # A detached unit comes back with a later window; nobody waits for it.
-            lane.returning -= {unit.pipeline for _, unit in flows if unit.status == "detached"}
-            lane.returning &= set(self._flows)
-        for flow, unit in flows:
-            if flow is not None:
-                flow.deliver(unit, request.seconds)
-        if former is not None:
-            self._succeed(former, request, gone)
-
-    def _succeed(self, former: int, request: WindowRequest, gone: set[int]) -> None:
-        """Spark took another process for the lane: because the one before died while it was idle, or because it was a
-        moment late. There must not be two; what it had left behind is lost, and nobody is to blame."""
-        end_process(former)
-        if gone:
-            progress = journal.read(journal.before(request.journal)) if request.journal else {}
-            self._lose(gone, progress, None, "another process took its place")
-
-    def window_lost(self, lane: Lane, request: WindowRequest, error: WindowLost) -> None:
-        """The worker died: its journal says what it had done; the rest is planned again."""
-        progress = journal.read(request.journal) if request.journal else None
-        with self._lock:
-            lane.busy_until = None
-            lane.used_at = time.monotonic()
-            lane.warm.set()
-            lane.known.clear()
-            lane.tainted = False
-            blameless = lane.cancelled or isinstance(error, WindowRepeated)
-            stage: Stage | None = None if blameless else "timeout" if lane.overran else "crash"
-            lane.overran = lane.cancelled = False
-            lost = {unit.unit for unit in request.units} | lane.detached
-            lane.detached = set()
-            lane.returning = set()
-        if progress is not None:
-            # Units of windows that ended well may have pages of their own still; they are of no concern.
-            progress = {unit: parts for unit, parts in progress.items() if unit in lost}
-        self._lose(lost, progress, stage, error.message)
-
-    def _lose(
-        self, units: set[int], progress: dict[int, dict[int, journal.Progress]] | None, stage: Stage | None, reason: str
-    ) -> None:
-        """`stage` is what an event that it died over would fail with; None: no event is to blame."""
-        if stage is None:
-            for part in (part for parts in (progress or {}).values() for part in parts.values()):
-                part.suspects.clear()
-        with self._lock:
-            flows = list(self._flows.values())
-        for flow in flows:
-            flow.lose(units, progress, stage=stage, reason=reason)
-
-    def cancel(self, units: set[int]) -> None:
-        """Kill the workers that hold these units; their lanes start anew."""
-        with self._lock:
-            lanes = [
-                lane for lane in self.lanes.values() if any(f.holds(units, lane.lane) for f in self._flows.values())
-            ]
-        for lane in lanes:
-            lane.cancelled = True
-            lane.kill_worker()
 
     def stop(self, timeout: float) -> None:
         """End every lane once its closing units have run."""
         with self._lock:
             self._stopping = True
             self._lock.notify_all()
-        end = time.monotonic() + timeout
-        for lane in self.lanes.values():
-            if lane.is_alive():
-                lane.join(max(0.0, end - time.monotonic()))
+        self._watch.stop()
+        until = self._clock.monotonic() + timeout
+        for lane in list(self.lanes.values()):
+            if lane.thread is not None:
+                lane.thread.join(max(0.0, until - self._clock.monotonic()))
 
+    # -- runners ---------------------------------------------------------------------------
 
-def _may_rest(lane: Lane) -> float:
-    """How long the lane may be without a window."""
-    return _TIDY_UP if lane.held > RESTING_AT_MOST else _KEEP_WARM
+    def new_unit(self) -> int:
+        return next(self._units)
+
+    def add(self, runner: PlannedPipeline) -> None:
+        """Carry a runner's units from now on, in its home lanes."""
+        with self._lock:
+            self._assignment.add(runner)
+            self._lock.notify_all()
+
+    def remove(self, runner: PlannedPipeline) -> None:
+        """Forget a runner; every lane closes what it holds of it. No effect for one that was not added, even if another
+        of its name was."""
+        with self._lock:
+            for lane in self._assignment.remove(runner):
+                lane.closings.append(runner.closing_unit(self.new_unit()))
+            self._lock.notify_all()
+
+    def renew(self, runner: PlannedPipeline) -> None:
+        """Close what lanes hold of a runner, before it is built anew there."""
+        with self._lock:
+            for lane in self._assignment.holding(runner):
+                lane.closings.append(runner.closing_unit(self.new_unit()))
+            self._lock.notify_all()
+
+    def lanes_of(self, runner: PlannedPipeline) -> tuple[str, ...]:
+        """The lanes that carry a runner's units now; empty: it was not added."""
+        with self._lock:
+            placement = self._assignment.placement(runner)
+            return () if placement is None else placement.lanes
+
+    def ready(self, runner: PlannedPipeline) -> None:
+        """A runner's outcomes are settled and committed: its partitions may be planned again."""
+        with self._lock:
+            placement = self._assignment.placement(runner)
+            if placement is not None and placement.express_seconds is not None and not runner.busy:
+                self._assignment.go_home(runner)
+            for lane in self.lanes.values():
+                lane.returning.discard(runner)
+            self._lock.notify_all()
+
+    def wake(self, runner: PlannedPipeline) -> None:
+        """An idle pipeline has something to do."""
+        with self._lock:
+            self._assignment.wake(runner)
+            self._lock.notify_all()
+
+    def dedicate(self, runner: PlannedPipeline, *, on: bool) -> None:
+        """Move a pipeline to the dedicated lanes, or home. The first one starts these lanes, and stays at home until
+        one of them is warm."""
+        with self._lock:
+            not_started: list[Lane] = []
+            if on:
+                not_started, self._not_started = self._not_started, []
+                self._assignment.dedicate(runner)
+            else:
+                self._assignment.go_home(runner)
+            self._lock.notify_all()
+        self._start_behind(not_started)
+
+    def isolate(self, runner: PlannedPipeline) -> None:
+        """A pipeline has suspects: they run alone."""
+        with self._lock:
+            self._assignment.isolate(runner)
+            self._lock.notify_all()
+
+    def cancel(self, units: set[int]) -> None:
+        """End the workers that hold these units and wait until they are gone; no event is to blame. Every unit that
+        they held is lost, those of other pipelines too. Blocks for seconds."""
+        for lane in self._holding(units):
+            lane.worker.end("cancelled")
+
+    def stop_units(self, units: set[int]) -> None:
+        """Ask these units to begin no further act, without waiting; their outcomes come as usual."""
+        for lane in self._holding(units):
+            lane.worker.stop_units(units & set(lane.owners))
+
+    def _holding(self, units: set[int]) -> list[Lane]:
+        with self._lock:
+            return [lane for lane in self.lanes.values() if not units.isdisjoint(lane.owners)]
+
+    # -- a lane's thread -------------------------------------------------------------------
+
+    def _run_lane(self, lane: Lane) -> None:
+        while self.run_window(lane):
+            pass
+
+    def run_window(self, lane: Lane) -> bool:
+        """Wait for the lane's next window, run it and pass its outcomes on; False: the lane is to end."""
+        try:
+            request = self._next_window(lane)
+            if request is None:
+                return False
+            result = lane.worker.run(request)
+            if request.retiring:
+                lane.worker.recycle()
+            self._end_window(lane, request, result)
+        except Exception:
+            # F29: without its thread every pipeline of the lane would stand still.
+            log.exception("a lane failed; it goes on", lane=lane.name)
+            self._clock.sleep(_FAULT_PAUSE)
+        return True
+
+    def _next_window(self, lane: Lane) -> WindowRequest | None:
+        """Block until the lane has something to run; None when it is to end."""
+        with self._lock:
+            returned = self._clock.monotonic()
+            while not (self._stopping and not lane.closings and not lane.detached):
+                step = self._step(lane, returned, self._clock.monotonic())
+                if isinstance(step, WindowRequest):
+                    return step
+                self._lock.wait(max(0.001, step))
+            return None
+
+    def _step(self, lane: Lane, returned: float, now: float) -> WindowRequest | float:
+        """The lane's next window, or the seconds after which to look again."""
+        worker = lane.worker
+        if worker.tainted and not worker.detached and not self._stopping:
+            if self._settles(lane) and now < returned + _SETTLING:
+                return returned + _SETTLING - now
+            return self._retiring_window(lane)
+        patience = _STRAGGLERS if lane.mostly_back else _STRAGGLERS_MOST
+        if lane.returning and now < returned + patience:
+            return min(returned + patience - now, self._soonest(lane, now))
+        if worker.outage.waiting and not self._stopping:
+            return worker.outage.until - now
+        units = list(self._plan(lane))
+        if units or lane.closings or worker.detached:
+            return self._window(lane, units, now)
+        rests_until = worker.used_at + (_TIDY_UP if lane.held > RESTING_AT_MOST else KEEP_WARM)
+        if now >= rests_until or not worker.warm.is_set() or lane.warm_ups:
+            return self._empty_window(lane)
+        return min(rests_until - now, self._soonest(lane, now))
+
+    def _settles(self, lane: Lane) -> bool:
+        """Whether the lane belongs to a pipeline whose worker has yet to hear that the last failures are settled."""
+        return is_reserved(lane) and any(runner.busy for runner in lane.pipelines)
+
+    def _soonest(self, lane: Lane, now: float) -> float:
+        """Seconds until a pipeline of the lane that waits for a time may be planned again."""
+        times = [at - now for runner in lane.pipelines if (at := runner.wake_at) is not None]
+        return max(0.01, min(times, default=KEEP_WARM))
+
+    def _empty_window(self, lane: Lane) -> WindowRequest:
+        lane.warm_ups = max(0, lane.warm_ups - 1)
+        self._observe(lambda: self._metrics.spark_jobs.labels("keep-warm").inc())
+        request = lane.worker.request(0.0, [])
+        lane.worker.begin(request, None)
+        return request
+
+    def _retiring_window(self, lane: Lane) -> WindowRequest:
+        """Closes what the process holds, before it is replaced; external sources hear what is settled."""
+        closings, lane.closings = lane.closings, []
+        closings += [runner.closing_unit(self.new_unit()) for runner in lane.pipelines if runner.alone]
+        request = lane.worker.request(0.0, closings, retiring=True)
+        lane.worker.begin(request, _UNBLAMED + max((unit.seconds for unit in closings), default=0.0))
+        return request
+
+    def _plan(self, lane: Lane) -> Iterator[UnitRequest]:
+        if lane.role == "isolation":
+            yield from self._plan_isolated(lane)
+            return
+        fresh = 0
+        for runner in sorted(lane.pipelines, key=lambda runner: runner.name):
+            placement = self._assignment.placement(runner)
+            if placement is None or lane.name not in placement.lanes or self._stopping:
+                continue
+            is_fresh = self._backend.is_local and (runner.name, runner.revision) not in lane.worker.known
+            if is_fresh and fresh >= _FRESH:
+                continue
+            plan = partial(runner.plan, seconds=placement.express_seconds)
+            unit = self._planned(lane, runner, partial(plan, lane.name, placement.lanes, self.new_unit))
+            if unit is not None:
+                fresh += is_fresh
+                yield unit
+
+    def _plan_isolated(self, lane: Lane) -> Iterator[UnitRequest]:
+        """One unit and no other, of the pipeline that has waited longest."""
+        if lane.detached or self._stopping:
+            # One that hangs must not die with another.
+            return
+        for runner in sorted(lane.pipelines, key=lambda runner: lane.turns.get(runner, 0.0)):
+            if not runner.has_isolated:
+                lane.forget(runner)
+                lane.closings.append(runner.closing_unit(self.new_unit()))
+                continue
+            unit = self._planned(lane, runner, partial(runner.plan_isolated, lane.name, self.new_unit))
+            if unit is not None:
+                lane.turns[runner] = self._clock.monotonic()
+                unit.seconds = min(unit.seconds, _ISOLATED)
+                yield unit
+                return
+
+    def _planned(
+        self, lane: Lane, runner: PlannedPipeline, plan: Callable[[], UnitRequest | None]
+    ) -> UnitRequest | None:
+        try:
+            unit = plan()
+        except Exception:
+            # I7: the others of the lane go on.
+            log.exception("a pipeline cannot be planned", pipeline=runner.name, lane=lane.name)
+            return None
+        if unit is None:
+            return None
+        lane.owners[unit.unit] = runner
+        return lane.worker.without_known_blueprint(unit)
+
+    def _window(self, lane: Lane, units: list[UnitRequest], now: float) -> WindowRequest:
+        if lane.role == "shared" and len(units) >= _CROWD:
+            for unit in units:
+                unit.seconds = max(_CROWD_SECONDS, unit.seconds)
+        closings, lane.closings = lane.closings, []
+        lengths = [unit.seconds for unit in (*units, *closings)]
+        if not units and lane.detached:
+            lengths.append(_COLLECT)
+        lane.returning = {lane.owners[unit.unit] for unit in units}
+        lane.carried = len(lane.returning)
+        self._observe(lambda: self._metrics.spark_jobs.labels("window").inc())
+        # A runner plans only with a sign of life from its group that is less than a third of the session old.
+        not_after = now + self._session_timeout * 2 / 3 if self._backend.is_local else None
+        request = lane.worker.request(max(lengths, default=0.0), closings + units, not_after=not_after)
+        # Units that are still being built or acting have their time, too, though the window does not carry them: on a
+        # busy machine Spark may take longer to begin a job than a window lasts.
+        lane.worker.begin(request, max((runner.timeout for runner in lane.owners.values()), default=_UNBLAMED))
+        return request
+
+    # -- outcomes --------------------------------------------------------------------------
+
+    def _end_window(self, lane: Lane, request: WindowRequest, result: WindowResult) -> None:
+        outcome, lost = result.outcome, result.lost
+        done: list[tuple[PlannedPipeline, UnitOutcome]] = []
+        with self._lock:
+            if outcome is not None:
+                lane.held = outcome.held
+                for unit in outcome.units:
+                    owner = (
+                        lane.owners.get(unit.unit) if unit.status == "detached" else lane.owners.pop(unit.unit, None)
+                    )
+                    if owner is not None:
+                        done.append((owner, unit))
+                        if unit.status == "detached":
+                            # It comes back with a later window, for which no other one waits.
+                            lane.returning.discard(owner)
+            else:
+                lane.returning = set()
+            lane.returning = {runner for runner in lane.returning if self._assignment.knows(runner)}
+            losses = self._losses(lane, lost)
+        for runner, unit in done:
+            self._deliver(runner, unit, request.seconds)
+        for runner, units in losses.items():
+            self._lose(runner, units, lost)
+        if outcome is not None:
+            self._observe(lambda: self._measure(request, outcome))
+
+    def _losses(self, lane: Lane, lost: LostUnits | None) -> dict[PlannedPipeline, set[int]]:
+        found: dict[PlannedPipeline, set[int]] = defaultdict(set)
+        for unit in lost.units if lost is not None else ():
+            if (owner := lane.owners.pop(unit, None)) is not None:
+                found[owner].add(unit)
+        return found
+
+    def _deliver(self, runner: PlannedPipeline, unit: UnitOutcome, seconds: float) -> None:
+        try:
+            runner.deliver(unit, seconds)
+        except Exception:
+            log.exception("an outcome cannot be delivered", pipeline=runner.name, unit=unit.unit)
+
+    def _lose(self, runner: PlannedPipeline, units: set[int], lost: LostUnits | None) -> None:
+        if lost is None:
+            return
+        try:
+            runner.lose(units, lost.suspects, stage=lost.stage, reason=lost.reason)
+        except Exception:
+            log.exception("a loss cannot be delivered", pipeline=runner.name, units=sorted(units))
+
+    def _measure(self, request: WindowRequest, outcome: WindowOutcome) -> None:
+        if request.units:
+            self._metrics.window_seconds.observe(outcome.seconds)
+        self._metrics.add_registry_calls(outcome.registry_calls)
+
+    def _observe(self, measure: Callable[[], None]) -> None:
+        """L3: a metric that raises changes nothing."""
+        try:
+            measure()
+        except Exception:
+            log.exception("a metric cannot be counted")
+
+    # -- overdue windows -------------------------------------------------------------------
+
+    def _end_overdue(self) -> None:
+        """A window always ends. One that does not has an action that holds its process: the process is killed, and the
+        in-flight log names the event."""
+        with self._lock:
+            overdue = [lane for lane in self.lanes.values() if lane.worker.overdue]
+        for lane in overdue:
+            log.warning("a window does not end; its process is killed", lane=lane.name)
+            lane.worker.end("overdue")

@@ -1,41 +1,31 @@
-"""Lanes: each runs windows one after the other, in a worker process of its own on local masters."""
+"""Lanes of events: which pipelines each one carries, and how many lanes an instance has."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import threading
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Self
-
-import structlog
+from typing import Literal, Self
 
 from penstock.config.settings import EngineSettings, carpool_lanes
-from penstock.engine.spark.context import Spark, WindowLost
-from penstock.pipeline.in_flight_log import writer
+from penstock.core.threads import Thread
+from penstock.engine.lanes.lane_worker import LaneWorker
+from penstock.engine.lanes.planned import PlannedPipeline
 from penstock.pipeline.messages import UnitRequest
-from penstock.worker.protocol import WindowOutcome
 
-if TYPE_CHECKING:
-    from penstock.engine.lanes.assignment import Placement
-    from penstock.engine.pipelines.planner import Planned
-
-log = structlog.get_logger("penstock.lane")
-
-Role = Literal["carpool", "hot", "express", "pinned", "quarantine"]
+Role = Literal["shared", "dedicated", "express", "pinned", "isolation"]
+"""Shared lanes carry many pipelines, dedicated ones those with a backlog; the express lane carries pipelines that have
+just been woken until their shared lane's next window; pinned lanes hold the action objects of class plug-ins; the
+isolation lane runs suspects alone."""
 
 _PINNED_AT_MOST = 8
-"""Lanes of their own for class plug-ins; each is a process of some 80 MB. Further ones share."""
+"""Pinned lanes; each is a process of some 80 MB. Further action objects share them."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LaneSizes:
     """How many lanes of each role an instance has; `pinned` ones are made as they are needed, up to this number."""
 
-    carpool: int
-    hot: int
+    shared: int
+    dedicated: int
     pinned: int
     express: int = 1
 
@@ -43,8 +33,8 @@ class LaneSizes:
     def local(cls, wanted: EngineSettings, cores: int) -> Self:
         """Lanes are processes beside each other, which the system shares the cores out to."""
         return cls(
-            carpool=carpool_lanes(wanted),
-            hot=cores if wanted.hot_lanes is None else wanted.hot_lanes,
+            shared=carpool_lanes(wanted),
+            dedicated=cores if wanted.hot_lanes is None else wanted.hot_lanes,
             pinned=_PINNED_AT_MOST if wanted.pinned_lanes is None else wanted.pinned_lanes,
         )
 
@@ -52,124 +42,53 @@ class LaneSizes:
     def cluster(cls, wanted: EngineSettings, cores: int) -> Self:
         """A window holds a core of the cluster while it runs, so lanes beyond the cores would wait for each other."""
         share = max(1, cores // 4)
-        carpool = wanted.carpool_lanes or min(share, 4)
+        shared = wanted.carpool_lanes or min(share, 4)
         pinned = min(share, _PINNED_AT_MOST) if wanted.pinned_lanes is None else wanted.pinned_lanes
-        rest = max(1, cores - carpool - pinned - 1)
-        return cls(carpool=carpool, hot=rest if wanted.hot_lanes is None else wanted.hot_lanes, pinned=pinned)
+        rest = max(1, cores - shared - pinned - 1)
+        return cls(shared=shared, dedicated=rest if wanted.hot_lanes is None else wanted.hot_lanes, pinned=pinned)
 
 
-class Lane(threading.Thread):
-    """The driver's side of a lane. The dispatcher's lock guards everything but `run`."""
+class Lane:
+    """The driver's side of a lane. The dispatcher's lock guards everything here; `worker` says for itself."""
 
-    def __init__(self, name: str, role: Role, dispatcher: Placement, spark: Spark) -> None:
-        super().__init__(name=f"lane-{name}", daemon=True)
-        self.lane = name
+    def __init__(self, name: str, role: Role, worker: LaneWorker) -> None:
+        self.name = name
         self.role = role
-        self.flows: set[str] = set()
-        self.turns: dict[str, float] = {}
-        """When each flow was carried last, where one has to wait for another."""
-        self.returning: set[str] = set()
-        """Flows of the last window that have not committed yet; the next window waits for them a little."""
-        self.known: set[tuple[str, int]] = set()
-        """Pipelines and revisions whose blueprint the lane's process has."""
+        self.worker = worker
+        self.thread: Thread | None = None
+        """Runs the lane's windows, from its start to the dispatcher's stop."""
+        self.pipelines: set[PlannedPipeline] = set()
+        """Runners that have or had units here: the lane's process may hold something of them."""
+        self.owners: dict[int, PlannedPipeline] = {}
+        """Units in flight here, detached ones included, with their runner. By identity: an outcome must not reach the
+        successor of a runner that was reloaded."""
+        self.turns: dict[PlannedPipeline, float] = {}
+        """When each was carried last, where one has to wait for another."""
+        self.returning: set[PlannedPipeline] = set()
+        """Those of the last window that have not committed yet; the next window waits for them a little."""
+        self.closings: list[UnitRequest] = []
+        """Units that close what the process holds of removed pipelines."""
         self.held = 0
         """Pipelines that the lane's process holds, as far as known."""
-        self.exercises = 0
-        """Empty windows to run for practice."""
+        self.warm_ups = 0
+        """Empty windows that are still to be run before the JVM is quick."""
         self.carried = 0
-        """Flows in the last window."""
-        self.detached: set[int] = set()
-        self.closings: list[UnitRequest] = []
-        self.busy_until: float | None = None
-        """When the window that runs now will end."""
-        self.patience = 0.0
-        """Seconds beyond that in which the actions of its units may still be at one event."""
-        self.overran = False
-        """The worker was killed because its window did not end."""
-        self.cancelled = False
-        """The worker was killed because its partitions were wanted elsewhere; no event is to blame."""
-        self.tainted = False
-        """A thread of the worker hangs: the process is replaced once nothing of it is wanted."""
-        self.used_at = 0.0
-        self.pid: int | None = None
-        self.warm = threading.Event()
-        self._dispatcher = dispatcher
-        self._spark = spark
+        """Pipelines in the last window."""
 
-    def run(self) -> None:
-        while (request := self._dispatcher.next_window(self)) is not None:
-            began = time.monotonic()
-            try:
-                outcome = self._spark.run(request)
-            except WindowLost as error:
-                log.warning("window lost", lane=self.lane, reason=error.message)
-                self._dispatcher.window_lost(self, request, error)
-            else:
-                self.warm.set()
-                log.debug(
-                    "window",
-                    lane=self.lane,
-                    units=len(request.units),
-                    detached=len(outcome.running),
-                    seconds=round(outcome.seconds, 3),
-                    job_seconds=round(time.monotonic() - began, 3),
-                )
-                self._dispatcher.window_done(self, request, outcome)
+    @property
+    def busy_until(self) -> float | None:
+        return self.worker.busy_until
 
-    def knows(self, flow: Planned) -> bool:
-        """Whether the lane's process has made this pipeline."""
-        return (flow.name, flow.revision) in self.known
-
-    def slimmed(self, unit: UnitRequest) -> UnitRequest:
-        """The unit without its blueprint where the lane's process has it already."""
-        key = (unit.pipeline, unit.revision)
-        if key in self.known:
-            unit.blueprint = b""
-        self.known.add(key)
-        return unit
+    @property
+    def detached(self) -> set[int]:
+        return self.worker.detached
 
     @property
     def mostly_back(self) -> bool:
         return len(self.returning) * 4 <= self.carried
 
-    def took(self, outcome: WindowOutcome) -> None:
-        self.tainted = outcome.tainted
-        self.held = outcome.held
-        if outcome.pid != self.pid:
-            # Spark replaced an idle process; what it knew is gone.
-            self.known.clear()
-        for unit in outcome.units:
-            if unit.halt is not None and unit.halt.kind == "unknown":
-                self.known.discard((unit.pipeline, unit.revision))
-        self.pid = outcome.pid
-        self.detached = set(outcome.running)
-        self.busy_until = None
-        self.used_at = time.monotonic()
-
-    def kill_worker(self) -> None:
-        """End the lane's process and wait until it is gone: another one will repeat what it was doing."""
-        notes = self._spark.journal(self.lane)
-        if notes is None:
-            self._spark.cancel(self.lane)
-            return
-        pid = writer(notes) or self.pid
-        if pid is not None:
-            self.known.clear()
-            end_process(pid)
-
-
-def end_process(pid: int, timeout: float = 5.0) -> None:
-    """Kill a worker and wait until it is gone."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
-        end = time.monotonic() + timeout
-        while time.monotonic() < end and _alive(pid):
-            time.sleep(0.01)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    def forget(self, runner: PlannedPipeline) -> None:
+        """The runner gets no more units here; units in flight still belong to it."""
+        self.pipelines.discard(runner)
+        self.returning.discard(runner)
+        self.turns.pop(runner, None)

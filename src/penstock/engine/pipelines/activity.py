@@ -30,8 +30,8 @@ _PIPELINES: Final = 100
 
 
 class IdlePolicy:
-    """Idle timeout shared by all pipelines of an instance: 60 s for up to 32 active pipelines, shrinking to 5 s as their
-    number grows, because every active pipeline polls several times a second."""
+    """Idle timeout shared by all pipelines of an instance: 60 s for up to 32 active ones, shrinking to 5 s as there are
+    more, because every active pipeline polls several times a second."""
 
     def __init__(self, *, threads: Threads = THREADS) -> None:
         self._active: set[Activity] = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -62,5 +61,3 @@ class EngineContext:
             self.store.pipelines.note(pipeline, self.instance, kind, text, data)
         except PenstockError as error:
             log.warning("history cannot be written", pipeline=pipeline, reason=str(error))
-
-

@@ -122,9 +122,9 @@ class Membership(ABC):
 
     def leave(self) -> None:
         """Give all partitions up; nothing is in flight any more, or what is in flight was abandoned."""
-        self._forget([*self._partitions.keys(), *self._unlocated])
+        self._forget([*self._partitions.owned(), *self._unlocated])
 
-    def forget_start(self) -> None:
+    def forget_start(self) -> None:  # noqa: B027 - only stateless reading remembers its start
         """The pipeline is stopped or restarted on request: its next start applies the start policy anew where no group
         remembers a position."""
 
@@ -132,7 +132,7 @@ class Membership(ABC):
         """What a worker has to know before it closes the pipeline."""
         return []
 
-    def start_over(self) -> None:
+    def start_over(self) -> None:  # noqa: B027 - only an external source delivers anew
         """What the worker held of the pipeline is gone."""
 
     def compare_topics(self, ids: Mapping[str, str]) -> None:
@@ -429,9 +429,7 @@ class GroupMembership(LogMembership):
         return self._context.store.offsets.first_start(self.spec.group, topics, now)
 
     def _commit_new(self, found: Mapping[Partition, Position]) -> None:
-        new = {
-            tp: PartitionState(*tp, 0, at.topic_id, at.next_offset, at.pending).commit() for tp, at in found.items()
-        }
+        new = {tp: PartitionState(*tp, 0, at.topic_id, at.next_offset, at.pending).commit() for tp, at in found.items()}
         if new:
             self._joined.commit(new)
             reach("after-start-position")
@@ -475,7 +473,7 @@ class StatelessMembership(LogMembership):
         counts = self._cluster.topics(timeout=10.0)
         self.count_partitions(counts)
         names = self.spec.source.config.subscribed(counts)
-        known = set(self._partitions.keys()) | self._unlocated | set(self._blocked)
+        known = set(self._partitions.owned()) | self._unlocated | set(self._blocked)
         new = [(name, p) for name in names for p in range(counts[name]) if (name, p) not in known]
         if new:
             self.assigned(new)

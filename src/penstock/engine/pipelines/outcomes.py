@@ -71,12 +71,12 @@ class OutcomeHandler:
         self,
         spec: PipelineSpec,
         context: EngineContext,
+        *,
         partitions: PartitionTable,
         units: UnitTable,
         membership: Membership,
         writer: DeadLetterWriter,
         crashed: CrashedEvents,
-        *,
         status: StatusReporter,
         observer: OutcomeObserver,
         reactions: Reactions,
@@ -153,9 +153,7 @@ class OutcomeHandler:
         throws = outcome.halt is not None and outcome.halt.kind == "throw"
         for _, part in parts:
             given = unit.assignments[part.key]
-            problem = check_account(
-                given, part, failed.get(part.key, ()), has_cursor=self._has_cursor, throws=throws
-            )
+            problem = check_account(given, part, failed.get(part.key, ()), has_cursor=self._has_cursor, throws=throws)
             if problem is not None:
                 return f"{part.topic}/{part.partition}: {problem}"
         return None
@@ -329,9 +327,7 @@ class OutcomeHandler:
             outcome = UnitOutcome(0, self._spec.name, 0, "done", [part])
         else:
             halt = Halt("throw", failed.failure.error_code, failed.failure.error) if throws else None
-            outcome = UnitOutcome(
-                0, self._spec.name, 0, "done", [part], Counts(failed=1), failures=[failed], halt=halt
-            )
+            outcome = UnitOutcome(0, self._spec.name, 0, "done", [part], Counts(failed=1), failures=[failed], halt=halt)
             self._react.apply_halt(outcome)
         self.commit()
         self._react.ready()

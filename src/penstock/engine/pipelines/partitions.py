@@ -276,7 +276,7 @@ class PartitionTable:
     def __contains__(self, partition: Partition) -> bool:
         return partition in self._states
 
-    def keys(self) -> list[Partition]:
+    def owned(self) -> list[Partition]:
         return sorted(self._states)
 
     def get(self, partition: Partition) -> PartitionState | None:

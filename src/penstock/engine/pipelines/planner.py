@@ -156,7 +156,7 @@ class UnitPlanner:
 
     def _of_lane(self, lane: str, lanes: tuple[str, ...]) -> list[PartitionState]:
         """Partitions are dealt out over the pipeline's lanes by their order."""
-        keys = self._partitions.keys()
+        keys = self._partitions.owned()
         mine = [tp for index, tp in enumerate(keys) if lanes[index % len(lanes)] == lane]
         return [state for tp in mine if (state := self._partitions.get(tp)) is not None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from penstock.config.spec import PipelineSpec
@@ -90,34 +91,21 @@ class PositionFinder:
         found = {}
         for tp in present:
             topic_id, (low, high) = ids[tp[0]], bounds[tp]
-            position = self._position(tp, topic_id, committed.get(tp), mirrored.get(tp), (low, high), starts.get(tp, low))
+            locate = partial(
+                find,
+                tp,
+                topic_id=topic_id,
+                committed=committed.get(tp),
+                mirrored=mirrored.get(tp),
+                policy_offset=starts.get(tp, low),
+            )
+            position = locate(bounds=(low, high))
+            if position.blocked is not None:
+                # A commit of a consumer that reads uncommitted records may lie beyond the last stable offset.
+                last = self._cluster.watermarks([tp], committed_only=False).get(tp, (low, high))[1]
+                position = locate(bounds=(low, max(last, high)))
             found[tp] = replace(position, topic_id=topic_id, log_start=low, end=high)
         return found
-
-    def _position(
-        self,
-        tp: Partition,
-        topic_id: str,
-        committed: Remembered | None,
-        mirrored: Remembered | None,
-        bounds: tuple[int, int],
-        start: int,
-    ) -> Position:
-        found = find(
-            tp, topic_id=topic_id, committed=committed, mirrored=mirrored, bounds=bounds, policy_offset=start
-        )
-        if found.blocked is None:
-            return found
-        # A commit of a consumer that reads uncommitted records may lie beyond the last stable offset.
-        high = self._cluster.watermarks([tp], committed_only=False).get(tp, bounds)[1]
-        return find(
-            tp,
-            topic_id=topic_id,
-            committed=committed,
-            mirrored=mirrored,
-            bounds=(bounds[0], max(high, bounds[1])),
-            policy_offset=start,
-        )
 
     def _start_offsets(
         self,
@@ -127,8 +115,8 @@ class PositionFinder:
         *,
         is_first: bool,
     ) -> dict[Partition, int]:
-        """The start policy applies to partitions that were there at the first start of the pipeline; those that appeared
-        later begin at earliest. All instances agree because the first start is recorded once."""
+        """The start policy applies to partitions that were there at the pipeline's first start; those that appeared later
+        begin at earliest. All instances agree because the first start is recorded once."""
         now = self._clock.now_ms()
         recorded = self._first_starts(self._present_topics(is_first=is_first), now)
         start = self._source.start_position
@@ -194,4 +182,11 @@ def _resume(name: str, topic_id: str, remembered: Remembered, bounds: tuple[int,
     if remembered.offset > high:
         where = f"{name}: the committed offset {remembered.offset} lies beyond the end of the log ({high})"
         return Position(remembered.offset, blocked=f"{where}; reset the offsets to go on")
-    return Position(known.next_offset, known.pending, known.retries)
+    damage: tuple[str, str] | None = None
+    if known.damaged is not None:
+        # I1: which events above the offset are finished is unknown, so all of them are repeated.
+        damage = (
+            "metadata",
+            f"{name}: the commit's metadata cannot be used ({known.damaged}); repeating from {known.next_offset}",
+        )
+    return Position(known.next_offset, known.pending, known.retries, note=damage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,13 +10,14 @@ from typing import Self
 import structlog
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.dead_letter import Failure, Stage
 from penstock.core.errors import Unavailable
 from penstock.core.event import Record
-from penstock.engine.pipelines import crashed_events as autopsy
+from penstock.core.threads import THREADS, Event, Threads
+from penstock.engine.pipelines import crashed_events
 from penstock.engine.replay.background import Claiming, Marking, Say
-from penstock.engine.replay.segment import ReplaySegment
-from penstock.engine.replay.work import Work
+from penstock.engine.replay.work import ReplaySegment, ReplayWork
 from penstock.pipeline.messages import FailedEvent
 from penstock.store import ClaimedLetter, DeadLetters, Which
 
@@ -50,7 +50,7 @@ class Marks:
     """Not replayed: the replay ended before them."""
 
 
-class LetterWork(Work):
+class LetterWork(ReplayWork):
     """Letters of one pipeline. Lanes share it."""
 
     def __init__(
@@ -62,10 +62,12 @@ class LetterWork(Work):
         by: str,
         max_replays: int,
         lanes: int,
-        stop: threading.Event,
+        stop: Event,
         say: Say,
         edit: bytes | None = None,
         edits: bool = False,
+        clock: Clock = SYSTEM,
+        threads: Threads = THREADS,
     ) -> None:
         self.marks = Marks()
         self._letters, self._by, self._version = letters, by, spec.version
@@ -73,14 +75,16 @@ class LetterWork(Work):
         self._edited, self._edits = edit, edits
         self._in_order = spec.ordering != "none"
         self._stop = stop
-        self._lock = threading.Lock()
+        self._lock = threads.lock()
         self._waiting: dict[_Lot, deque[ClaimedLetter]] = {}
         self._count = self._bytes = 0
         self._held: dict[tuple[_Lot, int], int] = {}
         """Ids of letters that are claimed and not marked yet."""
         self._busy: dict[_Lot, int] = {}
-        self._claiming = Claiming(letters, which, by, wanted=self._has_room, take_in=self._take_in, say=say)
-        self._marking = Marking(say)
+        self._claiming = Claiming(
+            letters, which, by, wanted=self._has_room, take_in=self._take_in, say=say, clock=clock, threads=threads
+        )
+        self._marking = Marking(say, clock=clock, threads=threads)
 
     def __enter__(self) -> Self:
         """Claim the first letters; refuses what cannot be replayed before anything is changed."""
@@ -137,21 +141,20 @@ class LetterWork(Work):
                 if not line:
                     del self._waiting[lot]
                 if some:
-                    taken[key] = self._stretch(some)
+                    taken[key] = self._segment(some)
                     self._busy[lot] = self._busy.get(lot, 0) + 1
                 if room <= 0 or size >= _WINDOW_BYTES:
                     break
-            self._count -= sum(len(stretch.records or ()) for stretch in taken.values())
+            self._count -= sum(len(segment.records or ()) for segment in taken.values())
             self._bytes -= size
         self._claiming.look()
         return list(taken.values())
 
-    def _stretch(self, letters: list[ClaimedLetter]) -> ReplaySegment:
+    def _segment(self, letters: list[ClaimedLetter]) -> ReplaySegment:
         first = letters[0]
         return ReplaySegment(
             first.record.topic(),
             first.place.partition,
-            0,
             first.place.topic_id,
             first.place.offset,
             end=letters[-1].place.offset + 1,
@@ -159,7 +162,7 @@ class LetterWork(Work):
         )
 
     def _record(self, record: Record) -> Record:
-        """I3: the record as it was; only the value may be another, where someone edited it for this replay."""
+        """I3: the record as it was; only the value may be another, where it was edited for this replay."""
         return record._replace(value_=self._edited) if self._edits else record
 
     # -- marking ---------------------------------------------------------------------------
@@ -167,9 +170,9 @@ class LetterWork(Work):
     def settle(
         self, done: list[tuple[ReplaySegment, set[int]]], failures: list[tuple[ReplaySegment, FailedEvent]]
     ) -> None:
-        """Behind the lane's back: it need not wait, unless the store cannot keep up."""
-        good = {(_lot(stretch), offset) for stretch, offsets in done for offset in offsets}
-        bad = {(_lot(stretch), each.record.offset()): each.failure for stretch, each in failures}
+        """In the background: the lane does not wait, unless the store cannot keep up."""
+        good = {(_lot(segment), offset) for segment, offsets in done for offset in offsets}
+        bad = {(_lot(segment), each.record.offset()): each.failure for segment, each in failures}
         if good or bad:
             self._marking.put(lambda: self._mark(good, bad))
 
@@ -198,18 +201,18 @@ class LetterWork(Work):
         """The value that was sent, as far as a history can hold it."""
         return {"edited_value": None if self._edited is None else self._edited[:4_000].decode("utf-8", "replace")}
 
-    def give_back(self, stretches: Iterable[ReplaySegment]) -> None:
+    def give_back(self, segments: Iterable[ReplaySegment]) -> None:
         with self._lock:
-            for stretch in stretches:
-                self._busy[_lot(stretch)] -= 1
+            for segment in segments:
+                self._busy[_lot(segment)] -= 1
 
-    def failure_of(self, stretch: ReplaySegment, offset: int, stage: Stage, reason: str) -> FailedEvent | None:
-        record = stretch.record_from(offset)
-        return autopsy.failure_for(record, stage=stage, reason=reason) if record is not None else None
+    def failure_of(self, segment: ReplaySegment, offset: int, stage: Stage, reason: str) -> FailedEvent | None:
+        record = segment.record_from(offset)
+        return crashed_events.failure_for(record, stage=stage, reason=reason) if record is not None else None
 
 
-def _lot(stretch: ReplaySegment) -> _Lot:
-    return stretch.topic_id, stretch.partition
+def _lot(segment: ReplaySegment) -> _Lot:
+    return segment.topic_id, segment.partition
 
 
 def _size(letter: ClaimedLetter) -> int:

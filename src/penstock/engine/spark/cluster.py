@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import PenstockError, Terminal
 
 _EXECUTORS_WITHIN = 60.0
@@ -33,11 +33,11 @@ def require_secret(master: str, conf: Mapping[str, str]) -> None:
         )
 
 
-def join(context: Any, master: str, folder: Path) -> int:
+def join(context: Any, master: str, folder: Path, clock: Clock = SYSTEM) -> int:
     """Make the cluster able to run windows; the number that it can run side by side."""
     try:
         context.addPyFile(str(_zipped(folder)))
-        return _await_executors(context, master)
+        return _await_executors(context, master, clock)
     except SparkStartError:
         raise
     except Exception as error:
@@ -51,7 +51,7 @@ def join(context: Any, master: str, folder: Path) -> int:
 
 def _zipped(folder: Path) -> Path:
     """The product's own code, for the executors; its dependencies must be installed there."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     target = folder / "penstock.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(package.rglob("*")):
@@ -60,21 +60,21 @@ def _zipped(folder: Path) -> Path:
     return target
 
 
-def _await_executors(context: Any, master: str) -> int:
+def _await_executors(context: Any, master: str, clock: Clock) -> int:
     jvm = context._jsc.sc()  # noqa: SLF001 - pyspark has no public count of executors
-    began = changed = time.monotonic()
+    began = changed = clock.monotonic()
     known = 0
-    while known == 0 or time.monotonic() < changed + _EXECUTORS_CALM:
+    while known == 0 or clock.monotonic() < changed + _EXECUTORS_CALM:
         # The driver counts as one.
         executors = jvm.getExecutorMemoryStatus().size() - 1
         if executors != known:
-            known, changed = executors, time.monotonic()
-        elif known == 0 and time.monotonic() > began + _EXECUTORS_WITHIN:
+            known, changed = executors, clock.monotonic()
+        elif known == 0 and clock.monotonic() > began + _EXECUTORS_WITHIN:
             raise SparkStartError(
                 f"the Spark cluster gave no executor within {_EXECUTORS_WITHIN:g} seconds",
                 received=master,
                 hint="it has no free cores or too little memory (spark.executor.memory), "
                 "or its executors cannot reach this machine (spark.driver.host)",
             )
-        time.sleep(0.1)
+        clock.sleep(0.1)
     return int(context.defaultParallelism)

@@ -11,18 +11,24 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import PenstockError, Terminal, Transient
-from penstock.engine.spark import cluster
+from penstock.core.threads import THREADS, Thread, Threads
+from penstock.engine.spark import cluster, worker_process
 from penstock.engine.spark.cluster import SparkStartError
 from penstock.engine.spark.job_stats import SparkJobStats
 from penstock.engine.spark.jvm import ClassArchive, java_executable, own_folder, quarter_of_the_memory
+from penstock.engine.spark.worker_process import WorkerProcess
+from penstock.pipeline.crash_note import EVENT_BEGUN
 
 if TYPE_CHECKING:
     # Kept out of the way: this module is imported first, so that the JVM starts while the others are loaded.
+    from penstock.pipeline.in_flight_log import InFlight
     from penstock.worker.protocol import WindowOutcome, WindowRequest
 
 _LOG4J = """
@@ -42,6 +48,8 @@ _SENSITIVE = re.compile(r"(?i)secret|password|token|access[.]?key")
 """Names of Spark properties that Spark itself hides: a command line must not show them either."""
 _ENDS_WITHIN = 5.0
 """Seconds that the JVM is given to end by itself."""
+_WORKER_DIED = "Python worker exited unexpectedly"
+_EXECUTOR_LOST = ("ExecutorLostFailure", "ExecutorDeadException", "Executor heartbeat timed out", "decommission")
 _SLOTS = 128
 """Threads that local windows may run in: more than there are ever lanes, for a lane must never wait for another."""
 
@@ -64,6 +72,12 @@ class WindowRepeated(WindowLost):
     code = "window-repeated"
 
 
+class EventCrashed(WindowLost):
+    """The Python worker of a cluster died while it was proven to be at an event, which may be to blame."""
+
+    code = "event-crashed"
+
+
 class Spark:
     """One Spark context. `run` may be called from many threads, one window each."""
 
@@ -75,20 +89,23 @@ class Spark:
         home: Path,
         driver_output: str | None = None,
         worker_memory: int | None = None,
+        clock: Clock = SYSTEM,
+        threads: Threads = THREADS,
     ) -> None:
         self.master = f"local[{_SLOTS}]" if master == "local" or master.startswith("local[") else master
         self.is_local = self.master.startswith("local[")
-        self.book = SparkJobStats()
+        self.book = SparkJobStats(clock)
         self.cores = os.cpu_count() or 1
         """Windows that can run side by side; of a cluster known once it has started."""
         self._conf = dict(conf)
+        self._clock, self._threads = clock, threads
         self._output = driver_output
         self._memory = worker_memory
         self._building = threading.Lock()
         self._lane_jobs: dict[str, Any] = {}
         self._sc: Any = None
         self._stopping = False
-        self._starting: threading.Thread | None = None
+        self._starting: Thread | None = None
         self._start_error: Exception | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = own_folder()
@@ -97,15 +114,18 @@ class Spark:
 
     def begin(self, *, lanes: Sequence[str] = ()) -> None:
         """Start in the background, with these lanes' processes: it takes seconds in which other things can be done."""
-        self._starting = threading.Thread(target=self._start_noting, args=(lanes,), name="spark-start", daemon=True)
-        self._starting.start()
+        self._starting = self._threads.start(
+            "spark-start", lambda: self._start_noting(lanes), owner="Spark", ends="when Spark has started"
+        )
 
     def _start_noting(self, lanes: Sequence[str]) -> None:
         try:
             self._start()
-            warming = [threading.Thread(target=self._warm, args=(lane,)) for lane in lanes if self.is_local]
-            for thread in warming:
-                thread.start()
+            warming = [
+                self._threads.start(f"warm-{lane}", partial(self._warm, lane), owner="Spark", ends="with its window")
+                for lane in lanes
+                if self.is_local
+            ]
             for thread in warming:
                 # A lane that ran two windows at once would have two processes.
                 thread.join()
@@ -140,6 +160,7 @@ class Spark:
                 allowed="Java 17 or newer",
                 hint="install a JRE 17, or set JAVA_HOME",
             )
+        refuse_repeats(self._conf)
         from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second that only `run` pays
         from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - as above
 
@@ -154,16 +175,16 @@ class Spark:
                 launch, {"stderr": subprocess.PIPE}
             )
             self._process = gateway.proc
-            threading.Thread(
-                target=self._forward, args=(gateway.proc.stderr,), name="spark-stderr", daemon=True
-            ).start()
+            self._threads.start(
+                "spark-stderr", partial(self._forward, gateway.proc.stderr), owner="Spark", ends="with the JVM"
+            )
             self._sc = SparkContext(gateway=gateway, conf=conf)
         except Exception as error:
             raise SparkStartError(
                 f"Spark did not start: {error}", hint="`penstock doctor` looks at Java and Spark"
             ) from error
         if not self.is_local:
-            self.cores = cluster.join(self._sc, self.master, self._folder)
+            self.cores = cluster.join(self._sc, self.master, self._folder, self._clock)
 
     def _forward(self, stream: IO[bytes]) -> None:
         """Pass on what the JVM and the workers say, without Spark's greetings and without the noise of an ending."""
@@ -187,7 +208,7 @@ class Spark:
         settings = {
             "spark.app.name": "penstock",
             "spark.master": self.master,
-            # Spark repeats nothing by itself: what ran is known only by its outcome.
+            # Spark repeats nothing by itself: what ran is known only by its outcome. `refuse_repeats` refuses others.
             "spark.task.maxFailures": "1",
             "spark.speculation": "false",
             "spark.ui.enabled": "false",
@@ -216,6 +237,8 @@ class Spark:
         else:
             # The daemon starts before the product's code arrives there.
             settings["spark.python.daemon.module"] = "pyspark.daemon"
+            # Adds what a worker noted to the error when it dies (`pipeline.crash_note`).
+            settings["spark.python.worker.faulthandler.enabled"] = "true"
             if self._conf.get("spark.authenticate", "true").lower() != "false":
                 # Passwords of pipelines travel with the windows. A standalone master may do without the encryption.
                 settings |= {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
@@ -232,9 +255,39 @@ class Spark:
         """True when the JVM ended by itself: no window will ever run again."""
         return self._process is not None and not self._stopping and self._process.poll() is not None
 
-    def journal(self, lane: str) -> str | None:
-        """Where the lane's worker notes its progress, for us to read if it dies; None on clusters."""
-        return str(self._folder / f"{lane}.journal") if self.is_local else None
+    def in_flight_log(self, lane: str) -> str | None:
+        """Path of the file in which the lane's worker notes what it is acting on; None on clusters."""
+        return str(self._folder / f"{lane}.in-flight") if self.is_local else None
+
+    def read_in_flight(self, lane: str) -> dict[int, list[InFlight]] | None:
+        """By unit, what the lane's last process was acting on; None on clusters."""
+        from penstock.pipeline import in_flight_log  # noqa: PLC0415 - as at the top of this module
+
+        path = self.in_flight_log(lane)
+        return None if path is None else in_flight_log.read(path)
+
+    def stop_units(self, lane: str, units: Collection[int]) -> None:
+        """Ask units of the lane's process to begin no further act, without waiting."""
+        from penstock.pipeline import in_flight_log  # noqa: PLC0415 - as at the top of this module
+
+        if (path := self.in_flight_log(lane)) is not None:
+            in_flight_log.request_stop(path, set(units))
+
+    def identify(self, lane: str, pid: int) -> WorkerProcess | None:
+        """The worker process of the lane with this id; None: there is none, or it is not this lane's."""
+        return worker_process.identify(pid, lane) if self.is_local else None
+
+    def current_process(self, lane: str) -> WorkerProcess | None:
+        """The process that writes the lane's in-flight log; None: it is gone, or there was none yet."""
+        from penstock.pipeline import in_flight_log  # noqa: PLC0415 - as at the top of this module
+
+        path = self.in_flight_log(lane)
+        pid = None if path is None else in_flight_log.writer(path)
+        return None if pid is None else self.identify(lane, pid)
+
+    def end_process(self, process: WorkerProcess) -> bool:
+        """Kill a worker process and wait until it is gone; False when it is still there after some seconds."""
+        return worker_process.end(process, self._clock)
 
     @property
     def bell(self) -> str | None:
@@ -251,8 +304,8 @@ class Spark:
         """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
         from penstock.worker.protocol import REPEATED, unpacked  # noqa: PLC0415 - as at the top of this module
 
-        payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
+            payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
             job = self._job(request.lane, payload)
             with self.book.job(request.lane, [unit.pipeline for unit in request.units]):
                 # Straight through the gateway: `RDD.collect` opens a socket for each answer, which takes 8 ms more.
@@ -260,8 +313,9 @@ class Spark:
             (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
             return unpacked(packed)
         except Exception as error:
-            reason = _reason(error)
-            raise (WindowRepeated if REPEATED in reason else WindowLost)(reason) from error
+            text = str(error)
+            kind = WindowRepeated if REPEATED in text else EventCrashed if _died_at_event(text) else WindowLost
+            raise kind(_reason(error)) from error
 
     def _job(self, lane: str, payload: bytes) -> Any:
         """The Java RDD that runs this payload."""
@@ -320,6 +374,32 @@ class Spark:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(timeout=5)
+
+
+def refuse_repeats(conf: Mapping[str, str]) -> None:
+    """Refuse settings by which Spark would run a window twice: nothing but its outcome says what a window did."""
+    speculation = conf.get("spark.speculation", "false").strip().lower()
+    if speculation != "false":
+        raise SparkStartError(
+            "spark.speculation runs a window a second time while the first still acts",
+            received=f"spark.speculation={speculation}",
+            allowed="false",
+            hint="remove spark.speculation from spark.conf",
+        )
+    failures = conf.get("spark.task.maxFailures", "1").strip()
+    if failures != "1":
+        raise SparkStartError(
+            "spark.task.maxFailures above 1 repeats a window that may have acted",
+            received=f"spark.task.maxFailures={failures}",
+            allowed="1",
+            hint="remove spark.task.maxFailures from spark.conf; Penstock repeats windows itself",
+        )
+
+
+def _died_at_event(text: str) -> bool:
+    """Whether a cluster's worker process died by itself while it was at work on events. Everything else (a lost
+    executor, a missing package, a full disk) is an outage: rather never blame an event than blame a wrong one."""
+    return _WORKER_DIED in text and EVENT_BEGUN in text and not any(sign in text for sign in _EXECUTOR_LOST)
 
 
 def _tag(lane: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from penstock.core.clock import SYSTEM, Clock
 
 _RECENT = 10.0
 """Seconds over which rates are taken."""
@@ -43,15 +44,16 @@ class _Lane:
 class SparkJobStats:
     """Lanes write, anybody reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._lanes: dict[str, _Lane] = {}
-        self._opened = time.monotonic()
+        self._opened = clock.monotonic()
 
     @contextmanager
     def job(self, lane: str, pipelines: Sequence[str]) -> Iterator[None]:
         """Around a job; one that raises counts as lost."""
-        began = time.monotonic()
+        began = self._clock.monotonic()
         with self._lock:
             page = self._lanes.setdefault(lane, _Lane())
             page.began, page.pipelines = began, tuple(pipelines)
@@ -61,7 +63,7 @@ class SparkJobStats:
             yield
             lost = 0
         finally:
-            now = time.monotonic()
+            now = self._clock.monotonic()
             with self._lock:
                 page.began = None
                 page.lost += lost
@@ -75,7 +77,7 @@ class SparkJobStats:
 
     def lanes(self) -> list[LaneJobs]:
         """By name."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         with self._lock:
             return [self._view(name, page, now) for name, page in sorted(self._lanes.items())]
 

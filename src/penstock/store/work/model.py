@@ -75,6 +75,7 @@ class TriggerRow:
     """Counts the changes that matter to a running consumer; set by the store."""
     notified_at: int | None = None
     unreported: dict[str, Any] = field(default_factory=dict)
+    notifying_until: int | None = None
     deleted_at: int | None = None
     inserted_at: int = 0
     updated_at: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
@@ -13,6 +14,7 @@ from penstock.store.database import Database
 from penstock.store.work.deriving import Changed, Derive, derive_orders
 from penstock.store.work.model import NotThere
 from penstock.store.work.pages import among_ids
+from penstock.store.work.run_ids import following_ids
 from penstock.store.work.states import ENDED, UNFINISHED
 from penstock.store.workflow_tables import dataclips, runs, snapshots, steps, work_orders, workflows
 
@@ -153,7 +155,9 @@ def _retried(
     now = database.micros(connection)
     answers: list[Retried] = []
     made: list[dict[str, Any]] = []
-    for (one, want), run_id in zip(wanted.items(), new_ids(len(wanted)), strict=True):
+    ids = _run_ids(connection, orders, keys, list(wanted))
+    for one, want in wanted.items():
+        run_id = ids[one]
         order: Any = orders.get(one)
         flow: Any = flows.get(order.workflow_id) if order else None
         why = _refusal(order, flow, want, usable)
@@ -231,6 +235,20 @@ def _order_keys(database: Database, connection: sa.Connection, ids: Sequence[str
     mine = among_ids(database, runs.c.work_order_id, ids)
     query = sa.select(runs.c.work_order_id, runs.c.order_key).where(mine).order_by(runs.c.id)
     return {row.work_order_id: row.order_key for row in connection.execute(query)}
+
+
+def _run_ids(
+    connection: sa.Connection, orders: Mapping[str, Any], keys: Mapping[str, str | None], wanted: Sequence[str]
+) -> dict[str, str]:
+    """An id for a run of each work order; behind all that wait, where there is an order to keep."""
+    ids = dict(zip(wanted, new_ids(len(wanted)), strict=True))
+    ordered: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in wanted:
+        if one in orders and keys.get(one) is not None:
+            ordered[orders[one].project_id, orders[one].workflow_id].append(one)
+    for (project, workflow), some in ordered.items():
+        ids |= zip(some, following_ids(connection, project, workflow, len(some)), strict=True)
+    return ids
 
 
 def _inputs(connection: sa.Connection, mine: sa.ColumnElement[bool], step: str) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""Where a pipeline's partitions come from and where they begin: first starts, rebalances, outages, re-created topics."""
+"""Where a pipeline's partitions begin: first starts, rebalances, outages, re-created topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.kafka.group_consumer import CommitRefused
+from penstock.kafka.group_consumer import Commit, CommitRefused
 from penstock.pipeline.messages import UnitRequest
 from tests.support.driver import Driver, FakeStore, done, failed, spec
 
@@ -60,8 +60,6 @@ def test_partitions_that_appear_later_begin_at_earliest() -> None:
 
 def test_a_group_that_has_committed_before_takes_new_partitions_from_the_beginning() -> None:
     driver = Driver(spec(source={"start": "latest"}), t=[100, 100])
-    from penstock.kafka.group_consumer import Commit  # noqa: PLC0415 - read once
-
     driver.group.commits[A] = Commit(40)
     driver.join(B)
     assert positions(driver) == {B: 0}
@@ -102,8 +100,6 @@ def test_f19_callbacks_of_a_former_consumer_are_ignored() -> None:
 
 
 def test_f35_a_commit_beyond_the_end_is_looked_at_again() -> None:
-    from penstock.kafka.group_consumer import Commit  # noqa: PLC0415 - read once
-
     driver = Driver(spec(), t=[10, 10])
     driver.group.commits[A] = Commit(15)
     driver.group.commits[B] = Commit(10)
@@ -116,8 +112,6 @@ def test_f35_a_commit_beyond_the_end_is_looked_at_again() -> None:
 
 
 def test_f35_a_commit_beyond_the_last_stable_offset_is_no_reason_to_stop() -> None:
-    from penstock.kafka.group_consumer import Commit  # noqa: PLC0415 - read once
-
     driver = Driver(spec(), t=[10])
     driver.group.commits[A] = Commit(15)
     driver.cluster.high = {A: 20}

@@ -48,3 +48,14 @@ def test_holes_of_a_commit_are_taken_up_and_those_below_the_log_are_a_gap() -> N
     kept = commit(5, next_offset=60, pending=(5, 30, 40))
     found = find(AT, topic_id="a", committed=kept, mirrored=None, bounds=(10, 100), policy_offset=99)
     assert (found.next_offset, found.pending, found.gap) == (60, (30, 40), (5, 10))
+
+
+def test_damaged_commit_metadata_repeats_from_the_committed_offset_and_says_so() -> None:
+    kept = commit(50, next_offset=60, pending=(50, 55))
+    damaged = Remembered(50, kept.metadata[:-1] + "z")
+    found = find(AT, topic_id="a", committed=damaged, mirrored=None, bounds=(10, 100), policy_offset=99)
+    assert (found.next_offset, found.pending, found.commit) == (50, (), False)
+    assert found.note is not None
+    assert found.note[0] == "metadata"
+    assert "orders/3" in found.note[1]
+    assert "checksum" in found.note[1]
