@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tests.simulation import logs
+from tests.simulation.group import simulated_clients
 from tests.simulation.instance import MakeDriver
 from tests.simulation.judge import Finding
 from tests.simulation.schedule import Schedule, draw
@@ -91,7 +92,8 @@ def run(schedule: Schedule, make: MakeDriver, *, trace: bool = False, tweak: Twe
     """One schedule, from its start to the judge's verdict."""
     world = World(schedule, make, trace=trace, tweak=tweak)
     logs.attend(world)
-    world.run()
+    with simulated_clients(lambda: world):
+        world.run()
     return world
 
 

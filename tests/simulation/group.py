@@ -10,11 +10,16 @@ drops its offsets.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+from unittest.mock import patch
 
-from penstock.kafka.group_consumer import Commit, CommitRefused
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from penstock.kafka import group_consumer
+from penstock.kafka.group_consumer import Commit
 from tests.simulation.scheduler import Process, Task
 
 if TYPE_CHECKING:
@@ -22,9 +27,6 @@ if TYPE_CHECKING:
 
 Place = tuple[str, int]
 Answer = Literal["taken", "refused", "lost answer", "lost request", "late"]
-
-COMMIT_PATIENCE = 3.0
-"""Seconds that a member waits for the answer to a commit."""
 
 
 @dataclass(eq=False, slots=True)
@@ -116,47 +118,72 @@ class Group:
             member.consumer.notify()
 
 
+@dataclass(eq=False, slots=True)
+class CommitRequest:
+    """An OffsetCommit on its way to the coordinator."""
+
+    member: Member | None
+    commits: dict[Place, Commit]
+    error: int | None = None
+    """Kafka's error code, once it is answered."""
+    answered: bool = False
+    waiter: Task | None = None
+
+
 class SimConsumer:
-    """`GroupConsumer` of one instance and pipeline, on the simulated group."""
+    """The client library's `Consumer`, as far as `GroupConsumer` uses it, of one instance and pipeline.
+
+    Rules modelled: callbacks are called inside `poll` and `close`; requests of one consumer are answered in order; a
+    synchronous commit waits for its answer without limit; the report on an asynchronous one comes with a later `poll`.
+    """
 
     numbers = itertools.count(1)
 
-    def __init__(
-        self, world: World, process: Process, group: str, listener: Any, *, session_timeout: float
-    ) -> None:
+    def __init__(self, world: World, process: Process, config: Mapping[str, Any]) -> None:
         self._world = world
-        self._group = world.group(group)
-        self._listener = listener
-        self._session = session_timeout
+        self._group = world.group(config["group.id"])
+        self._on_commit = config.get("on_commit")
+        self._session = config["session.timeout.ms"] / 1000
         self._member: Member | None = None
         self._topics: tuple[str, ...] = ()
-        self._open: float | None = None
-        """A commit that the broker has not answered: until when."""
+        self._requests: list[CommitRequest] = []
+        self._reports: list[CommitRequest] = []
         self._sleeper: Task | None = None
-        self._closed = False
+        self._callbacks: dict[str, Any] = {}
+        self._subscribed = self._closed = False
         self.in_revoke: set[Place] = set()
         self.process = process
         self.answered_at = world.now
         """When a heartbeat was answered last."""
-        self.last_error: str | None = None
-        self.fatal: Exception | None = None
 
-    def join(self, topics: Sequence[str]) -> None:
-        self._topics = tuple(topics)
+    def subscribe(self, topics: Sequence[str], **callbacks: Any) -> None:
+        self._topics, self._callbacks, self._subscribed = tuple(topics), callbacks, True
+
+    def unsubscribe(self) -> None:
+        """Leave the group; what is assigned is revoked by the next `poll`."""
+        self._subscribed = False
+
+    def incremental_assign(self, partitions: object) -> None: ...
+    def incremental_unassign(self, partitions: object) -> None: ...
+    def pause(self, partitions: object) -> None: ...
+
+    # -- rebalances ------------------------------------------------------------------------
 
     def poll(self, timeout: float) -> None:
         """Serve one round of the rebalance, or wait for one."""
         world = self._world
         world.network.call(self.process)
-        if self._unanswered(timeout) or self._closed:
-            return
+        self._report()
+        if self._closed:
+            raise RuntimeError("Consumer closed")
         if not self._reaches_broker():
-            self.last_error = "no broker answers"
             self._check_session()
             world.scheduler.block(max(timeout, 0.001))
             return
         member = self._member
-        if member is None:
+        if not self._subscribed:
+            self._leave()
+        elif member is None:
             self._member = Member(next(self.numbers), self, self._topics, world.now)
             self._group.join(self._member)
         elif member.expired:
@@ -164,13 +191,13 @@ class SimConsumer:
         elif world.now >= self._group.settles_at and (self._serve_revocation(member) or self._serve_assignment(member)):
             return
         if timeout > 0:
+            moves = self._member is not None and self._member.target != self._member.owned
             self._sleeper = world.scheduler.current
-            world.scheduler.block(min(timeout, max(0.01, self._group.settles_at - world.now) if self._moves else timeout))
+            world.scheduler.block(min(timeout, max(0.01, self._group.settles_at - world.now)) if moves else timeout)
             self._sleeper = None
 
-    @property
-    def _moves(self) -> bool:
-        return self._member is not None and self._member.target != self._member.owned
+    def _call(self, name: str, places: Iterable[Place]) -> None:
+        self._callbacks[name](self, [TopicPartition(*place) for place in places])
 
     def _serve_revocation(self, member: Member) -> bool:
         gone = sorted(member.owned - member.target)
@@ -179,7 +206,7 @@ class SimConsumer:
         self._world.revoking(self._group.name, gone, self.process)
         self.in_revoke = set(gone)
         try:
-            self._listener.revoked(gone)
+            self._call("on_revoke", gone)
         finally:
             self.in_revoke = set()
         member.owned.difference_update(gone)
@@ -194,14 +221,24 @@ class SimConsumer:
             return False
         member.owned.update(new)
         self._world.judge.assigned(self._group.name, new, str(self.process))
-        self._listener.assigned(new)
+        self._call("on_assign", new)
         return True
 
     def _lose(self) -> None:
         member, self._member = self._member, None
         if member is not None and member.owned:
             # Its entry at the coordinator keeps them until the session ends there, too.
-            self._listener.lost(sorted(member.owned))
+            self._call("on_lost", sorted(member.owned))
+
+    def _leave(self) -> None:
+        member = self._member
+        if member is not None and member.expired:
+            self._lose()
+        elif member is not None:
+            if member.owned:
+                self._call("on_revoke", sorted(member.owned))
+            self._group.leave(member)
+            self._member = None
 
     def _check_session(self) -> None:
         """A client whose heartbeats are not answered gives its partitions up by itself, too."""
@@ -221,92 +258,125 @@ class SimConsumer:
 
     # -- commits ---------------------------------------------------------------------------
 
-    def commit(self, commits: Mapping[Place, Commit]) -> None:
+    def commit(self, *, offsets: Sequence[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
         world = self._world
         world.hook("before commit", self.process)
         world.network.call(self.process)
-        if self._unanswered(COMMIT_PATIENCE):
-            raise CommitRefused("an earlier commit has no answer yet", lost=False)
-        member = self._member
-        if member is None or member.expired:
-            self._refused(commits)
-            raise CommitRefused("unknown member", lost=True)
+        commits = {(tp.topic, tp.partition): Commit(tp.offset, tp.metadata or "") for tp in offsets}
+        request = CommitRequest(self._member, commits)
+        self._requests.append(request)
         answer: Answer = world.faults.commit_answer(self.process) if self._reaches_broker() else "late"
+        if answer in ("taken", "refused") and len(self._requests) == 1:
+            self._answer(request, answer)
+        else:
+            world.situations.reach("commit with unknown result")
+            world.spawn_in(self.process, "commit on its way", lambda: self._answer_later(request, answer))
+        if asynchronous:
+            if request.error is not None or not request.answered:
+                # Inside a callback its fate cannot be learnt; the next owner may have to repeat the window.
+                world.judge.deaths("a commit inside a callback without success", self._group.name)
+            self._reports.append(request)
+            return []
+        while not request.answered:
+            request.waiter = world.scheduler.current
+            world.scheduler.block(60.0)
+        world.network.call(self.process)
+        if request.error is not None:
+            raise KafkaException(KafkaError(request.error))
+        world.hook("after commit", self.process)
+        return list(offsets)
+
+    def _answer_later(self, request: CommitRequest, answer: Answer) -> None:
+        """No answer for some seconds. Requests before this one are answered first."""
+        world, delay = self._world, 1.0 + self._world.rng.random() * 9
+        if answer == "lost answer" and self._requests[0] is request:
+            self._take(request)
+            world.note(f"{self.process}: the answer to a commit of {self._group.name} is delayed")
+        world.scheduler.block(delay)
+        while not self._reaches_broker() or self._requests[0] is not request:
+            world.scheduler.block(0.2)
+        self._answer(request, answer)
+
+    def _answer(self, request: CommitRequest, answer: Answer) -> None:
         if answer == "refused":
-            self._refused(commits)
-            raise CommitRefused("the group is rebalancing", lost=False)
-        if answer == "taken":
-            self._group.commit(member, commits)
-            world.network.call(self.process)
-            world.hook("after commit", self.process)
-            return
-        world.situations.reach("commit with unknown result")
-        if answer == "lost answer":
-            self._group.commit(member, commits)
-            world.note(f"{self.process}: the answer to a commit of {self._group.name} is lost")
-        elif answer == "late":
-            self._open = world.now + COMMIT_PATIENCE + world.rng.random() * 6
-            world.spawn(f"late commit of {self.process}", lambda: self._commit_late(member, dict(commits)))
-        world.scheduler.block(COMMIT_PATIENCE)
-        raise CommitRefused("the broker has not answered a commit", lost=False)
+            request.error = KafkaError.REBALANCE_IN_PROGRESS
+        elif answer == "lost request":
+            request.error = KafkaError.REQUEST_TIMED_OUT
+        else:
+            self._take(request)
+        if request.error is not None:
+            self._refused(request)
+        request.answered = True
+        self._requests.remove(request)
+        if request.waiter is not None:
+            self._world.scheduler.wake(request.waiter)
 
-    def _commit_late(self, member: Member, commits: dict[Place, Commit]) -> None:
-        """A request on its way: taken when the broker sees it, if the member still counts then."""
-        world = self._world
-        while self._open is not None and (world.now < self._open or not self._reaches_broker()):
-            world.scheduler.block(max(0.1, self._open - world.now))
-            if not self.process.alive:
-                return  # the connection is closed with it
-        if not member.expired and member.id in self._group.members and world.rng.random() < 0.8:
-            world.note(f"{self.process}: a late commit of {self._group.name} is taken")
-            self._group.commit(member, commits)
-        self._open = None
+    def _take(self, request: CommitRequest) -> None:
+        """The coordinator looks at the member only, not at who owns the partitions."""
+        member = request.member
+        if member is None or member.expired or member.id not in self._group.members:
+            request.error = KafkaError.UNKNOWN_MEMBER_ID
+        else:
+            self._group.commit(member, request.commits)
 
-    def _unanswered(self, patience: float) -> bool:
-        """Whether a commit is still open after so many seconds."""
-        end = self._world.now + patience
-        while self._open is not None and self._world.now < end:
-            self._world.scheduler.block(min(0.25, end - self._world.now))
-        return self._open is not None
-
-    def _refused(self, commits: Mapping[Place, Commit]) -> None:
-        self._world.note(f"{self.process}: commit of {self._group.name} refused {commits_text(commits)}")
-        if any(self._world.store.has_letters_above(self._group.name, place, self._group.offsets) for place in commits):
+    def _refused(self, request: CommitRequest) -> None:
+        group, store = self._group, self._world.store
+        self._world.note(f"{self.process}: commit of {group.name} refused {commits_text(request.commits)}")
+        if any(store.has_letters_above(group.name, place, group.offsets) for place in request.commits):
             self._world.situations.reach("commit refused after settle")
 
-    def committed(self, partitions: Iterable[Place], timeout: float = 10.0) -> dict[Place, tuple[int | None, str]]:
-        self._world.network.call(self.process)
-        if not self._reaches_broker():
-            self._world.network.wait_out(timeout)
-            raise CommitRefused("committed offsets cannot be read", lost=False)
-        found = {place: self._group.offsets.get(place) for place in partitions}
-        return {place: (c.offset, c.metadata) if c else (None, "") for place, c in found.items()}
+    def _report(self) -> None:
+        """Reports on asynchronous commits."""
+        for request in [request for request in self._reports if request.answered]:
+            self._reports.remove(request)
+            if self._on_commit is not None:
+                error = None if request.error is None else KafkaError(request.error)
+                self._on_commit(error, [])
+
+    def committed(self, partitions: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
+        world, end = self._world, self._world.now + max(0.0, timeout)
+        world.network.call(self.process)
+        while not self._reaches_broker() or self._requests:
+            if world.now >= end:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            world.scheduler.block(min(0.3, max(0.01, end - world.now)))
+        found = []
+        for tp in partitions:
+            commit = self._group.offsets.get((tp.topic, tp.partition))
+            found.append(
+                TopicPartition(tp.topic, tp.partition)
+                if commit is None
+                else TopicPartition(tp.topic, tp.partition, commit.offset, commit.metadata)
+            )
+        return found
 
     # -- the end ---------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Leave the group; revocations are served on the way out. With a commit open that happens in the background."""
-        if not self._unanswered(COMMIT_PATIENCE):
-            self._close()
-        else:
-            self._world.spawn_in(self.process, "leave", self._close_later)
+        """Leave the group; revocations are served on the way out, requests without an answer are waited for."""
+        while self._requests:
+            self._world.scheduler.block(0.3)
+        self._world.network.call(self.process)
+        if self._member is not None and self._member.owned:
+            self._world.note(f"{self.process}: a closed member of {self._group.name} leaves late")
+        if self._reaches_broker():
+            self._leave()
+        # Where no broker is reached, the coordinator expires the member some time later.
+        self._member, self._closed = None, True
 
-    def _close_later(self) -> None:
-        while self._unanswered(60.0):
-            pass
-        self._world.note(f"{self.process}: a former member of {self._group.name} leaves late")
-        self._close()
 
-    def _close(self) -> None:
-        member, self._closed = self._member, True
-        if member is None:
-            return
-        if member.expired:
-            self._lose()
-        elif member.owned:
-            self._listener.revoked(sorted(member.owned))
-        self._group.leave(member)
-        self._member = None
+@contextmanager
+def simulated_clients(current: Callable[[], World]) -> Iterator[None]:
+    """`GroupConsumer` uses the simulated client library for as long as this is open."""
+
+    def make(config: Mapping[str, Any]) -> SimConsumer:
+        world = current()
+        task = world.scheduler.current
+        assert task is not None, "a group consumer is made in a thread of an instance"
+        return SimConsumer(world, task.process, config)
+
+    with patch.object(group_consumer, "Consumer", make):
+        yield
 
 
 def commits_text(commits: Mapping[Place, Commit]) -> str:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.config.source import ConnectionSpec
 from penstock.core.clock import Clock
-from tests.simulation.group import SimConsumer
+from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.group_consumer import GroupConsumer
 from tests.simulation.log import ClusterFake
 from tests.simulation.scheduler import Process, ProcessKilled, SimThreads, simulated_clock
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 STOP_TIMEOUT = 30.0
+CLIENT = KafkaClientConfig.of(ConnectionSpec(bootstrap="simulated:9092"))
 
 
 class Driver(Protocol):
@@ -49,9 +52,17 @@ class Seams:
     cluster: ClusterFake
     store: StoreView
 
-    def consumer(self, group: str, listener: Any) -> SimConsumer:
-        """A group consumer, as `MemberFactory` makes one."""
-        return SimConsumer(self.world, self.process, group, listener, session_timeout=SESSION_TIMEOUT)
+    def consumer(self, group: str, listener: Any) -> GroupConsumer:
+        """The real group consumer, on the simulated client library."""
+        return GroupConsumer(
+            CLIENT,
+            group,
+            listener,
+            session_timeout=SESSION_TIMEOUT,
+            client_id=self.name,
+            threads=self.threads,
+            clock=self.clock,
+        )
 
     @property
     def models(self) -> dict[str, PipelineModel]:

@@ -104,6 +104,7 @@ class Log:
         self.topics[name] = self.by_id[topic.id] = topic
         if former is not None:
             for part in former.partitions:
+                part.records.clear()
                 self._notify(part)
         return topic
 

@@ -13,10 +13,9 @@ from penstock.core.commit_metadata import OpenRetry, decode, encode
 from penstock.core.dead_letter import DeadLetter, Failure
 from penstock.core.errors import Unavailable
 from penstock.engine.spark.context import WindowLost
-from penstock.kafka.group_consumer import Commit, CommitRefused
+from penstock.kafka.group_consumer import Commit, CommitRefused, GroupConsumer
 from penstock.pipeline.messages import Assignment, FailedEvent, PartitionOutcome, Retry, UnitOutcome, UnitRequest
 from penstock.worker.protocol import WindowRequest
-from tests.simulation.group import SimConsumer
 from tests.simulation.instance import Seams
 from tests.simulation.judge import WITH_CURSOR
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel
@@ -100,7 +99,7 @@ class Runner:
         self.fresh: set[Place] = set()
         self.units: dict[int, tuple[str, list[Place]]] = {}
         self.unsettled: list[UnitOutcome] = []
-        self.consumer: SimConsumer | None = None
+        self.consumer: GroupConsumer | None = None
         self.listener: Listener | None = None
         self.stopping = False
         self.ended = self.s.threads.event()

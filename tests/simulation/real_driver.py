@@ -15,20 +15,20 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import DeadLetter, Stage
 from penstock.core.errors import Unavailable
 from penstock.engine.desired_state import DesiredState
+from penstock.engine.lanes.dispatcher import Dispatcher
+from penstock.engine.lanes.lane import LaneSizes
 from penstock.engine.pipelines.activity import IdlePolicy
 from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.crashed_events import failure_for
 from penstock.engine.pipelines.partitions import PartitionState
 from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.group_consumer import Commit
+from penstock.kafka.group_consumer import Commit, GroupConsumer
 from penstock.pipeline.messages import Blueprint, FailedEvent
 from penstock.store import MirrorRow
 from penstock.store.offsets import FirstStart
-from tests.simulation.group import SimConsumer
 from tests.simulation.instance import STOP_TIMEOUT, Seams
 from tests.simulation.judge import WITH_CURSOR
-from tests.simulation.mini_dispatcher import MiniDispatcher
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel
 from tests.simulation.store import StoreView, Wanted
 from tests.simulation.target import Fenced
@@ -255,17 +255,23 @@ def blueprint_of(model: PipelineModel) -> Blueprint:
 # -- the instance --------------------------------------------------------------------------
 
 
-MakeDispatcher = Callable[[Seams], Any]
+LANES = LaneSizes(shared=1, dedicated=1, pinned=2, express=0)
 
 
 class RealDriver:
     """Stands for `engine.instance.Instance`: it adds, replaces and removes runners, and does what the instance's
     periodic threads do (desired states, the mirror of commits, topic ids)."""
 
-    def __init__(self, seams: Seams, make_dispatcher: MakeDispatcher) -> None:
+    def __init__(self, seams: Seams) -> None:
         self._seams = seams
         self._desired = DesiredFake(seams)
-        self._dispatcher = make_dispatcher(seams)
+        self._dispatcher = Dispatcher(
+            seams.backend,  # type: ignore[arg-type]  # a double
+            NOTHING,
+            SESSION_TIMEOUT,
+            clock=seams.clock,
+            threads=seams.threads,
+        )
         self._watcher = IdleWatcherFake(seams)
         self._store = StoreFake(seams.store)
         self.runners: list[PipelineRunner] = []
@@ -286,13 +292,13 @@ class RealDriver:
             group_consumer=self._group_consumer,  # type: ignore[arg-type]  # a double
         )
 
-    def _group_consumer(self, client: object, group: str, listener: Any, **_: object) -> SimConsumer:
+    def _group_consumer(self, client: object, group: str, listener: Any, **_: object) -> GroupConsumer:
         return self._seams.consumer(group, listener)
 
     def start(self) -> None:
         threads = self._seams.threads
         self._desired.refresh()
-        self._dispatcher.start()
+        self._dispatcher.start(LANES)
         threads.start("desired", self._refresh, owner="RealDriver", ends="never")
         threads.start("mirror", self._mirror, owner="RealDriver", ends="never")
         threads.start("topics", self._compare_topics, owner="RealDriver", ends="never")
@@ -363,4 +369,4 @@ class RealDriver:
 
 def real_driver(seams: Seams) -> RealDriver:
     """Makes the driver of one instance."""
-    return RealDriver(seams, MiniDispatcher)
+    return RealDriver(seams)
