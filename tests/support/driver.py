@@ -15,11 +15,13 @@ from penstock.core.dead_letter import DeadLetter, Failure
 from penstock.core.errors import Unavailable
 from penstock.core.event import Record
 from penstock.core.metrics import Metrics
+from penstock.core.threads import Mailbox, Threads
 from penstock.engine.desired_state import DesiredState
 from penstock.engine.pipelines.activity import IdlePolicy
 from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.engine.taps import Taps
+from penstock.kafka.admin import Watermarks
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.group_consumer import Commit, CommitRefused
 from penstock.pipeline.messages import (
@@ -49,6 +51,29 @@ class HandClock:
     def advance(self, seconds: float) -> None:
         self.now += seconds
         self.wall += seconds
+
+
+class HandThreads(Threads):
+    """Starts no thread; waiting for a mailbox takes simulated time."""
+
+    def __init__(self, time: HandClock) -> None:
+        super().__init__()
+        self._time = time
+
+    def mailbox(self) -> Mailbox[Any]:
+        return HandMailbox(self._time)
+
+
+class HandMailbox(Mailbox[Any]):
+    def __init__(self, time: HandClock) -> None:
+        super().__init__()
+        self._time = time
+
+    def get(self, timeout: float = 0.0) -> Any:
+        item = super().get()
+        if item is None:
+            self._time.advance(timeout)
+        return item
 
 
 class FakeCluster:
@@ -82,6 +107,10 @@ class FakeCluster:
         known = [tp for tp in places if tp[0] in self.ends and tp[1] < len(self.ends[tp[0]]) and tp not in self.offline]
         high = {} if committed_only else self.high
         return {tp: (self.starts.get(tp, 0), high.get(tp, self.ends[tp[0]][tp[1]])) for tp in known}
+
+    def find_watermarks(self, places: Sequence[Partition], *, committed_only: bool = True) -> Watermarks:
+        found = self.watermarks(places, committed_only=committed_only)
+        return Watermarks(found, {tp: f"{tp[0]}/{tp[1]} has no leader" for tp in places if tp in self.offline})
 
     def offsets_for_times(self, times: Mapping[Partition, int]) -> dict[Partition, int | None]:
         self._answer()
@@ -240,13 +269,17 @@ class FakeCrashed:
     def __init__(self) -> None:
         self.passed: list[int] = []
         self.unavailable = False
+        self.at: int | None = None
 
     def failure(self, state: Any, offset: int, *, stage: Any, reason: str) -> FailedEvent | None:
         if self.unavailable:
             raise Unavailable("the log cannot be read")
         return failed(state.key, offset, stage=stage)
 
-    def pass_over(self, state: Any, offset: int) -> None:
+    def cursor(self, state: Any) -> int | None:
+        return self.at
+
+    def pass_over(self, state: Any, offset: int, cursor: int | None) -> None:
         self.passed.append(offset)
 
 
@@ -293,6 +326,7 @@ class Driver:
             session_timeout=10.0,
             idle_policy=IdlePolicy(),
             clock=self.time.clock,
+            threads=HandThreads(self.time),
             group_consumer=self.group.make,
         )
         made = given or spec()
@@ -307,6 +341,12 @@ class Driver:
 
     def tick(self) -> None:
         self.runner._tick()
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass as it does for a running thread, which ticks at least every second."""
+        for _ in range(int(seconds)):
+            self.time.advance(1.0)
+            self.tick()
 
     def plan(self, lane: str = "shared-0", lanes: tuple[str, ...] = ("shared-0",)) -> UnitRequest | None:
         self.runner.activity.become("shared")

@@ -1,7 +1,7 @@
 """A consumer group in memory, and its members with the interface of `GroupConsumer`.
 
-Nothing here has a thread or a time of its own: tests and the simulation drive it by calling members, and give a `Clock`.
-What it does is held to what a real broker does by `tests/behaviour/kafka/test_group.py`:
+Nothing here has a thread or a time of its own: tests and the simulation call the members, and give a `Clock`. What it
+does is held to what a real broker does by `tests/behaviour/kafka/test_group.py`:
 
 - A rebalance begins when a member joins, leaves or expires. Members learn of it by a heartbeat and join again with what
   they own. When all have, there is a new generation. A partition that moves is first taken from its owner, in one

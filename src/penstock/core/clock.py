@@ -30,6 +30,10 @@ class Clock:
         """Epoch milliseconds, Kafka's and the store's unit."""
         return int(self.time() * 1000)
 
+    def now_us(self) -> int:
+        """Epoch microseconds, the unit of work orders and runs in the store."""
+        return int(self.time() * 1_000_000)
+
     def jittered(self, seconds: float, share: float) -> float:
         """`seconds`, moved at random by up to `share` of itself in either direction."""
         return seconds * (1.0 + share * (2.0 * self.random() - 1.0))

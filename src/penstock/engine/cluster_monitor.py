@@ -72,7 +72,7 @@ def _take_ends(cluster: ClusterView, runners: list[PipelineRunner], *, idle_too:
         wanted.update(runner.partitions.owned())
     if not wanted:
         return
-    ends = cluster.watermarks(sorted(wanted))
+    ends = cluster.find_watermarks(sorted(wanted)).found
     for runner in asked:
         with runner.partitions.lock:
             runner.partitions.ends.update({tp: ends[tp][1] for tp in runner.partitions.owned() if tp in ends})

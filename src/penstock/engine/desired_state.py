@@ -86,6 +86,8 @@ class DesiredStateSync:
         self._known: dict[str, DesiredState] = {}
         self._unwritten: dict[str, list[Callable[[], DesiredRow]]] = {}
         self._unavailable = False
+        self._unreadable: set[str] = set()
+        """Pipelines whose row was logged as unreadable."""
         self._loop = Periodic(
             "desired-state",
             self.refresh,
@@ -123,6 +125,10 @@ class DesiredStateSync:
     def read(self) -> None:
         """Take what is desired from the store; raises `Unavailable`."""
         rows = self._store.desired.all()
+        unreadable = {name: str(row.unreadable) for name, row in rows.items() if row.unreadable is not None}
+        for name in unreadable.keys() - self._unreadable:
+            log.error("its desired state cannot be read: paused", pipeline=name, reason=unreadable[name])
+        self._unreadable = set(unreadable)
         with self._lock:
             # What a runner asks for and the store does not have yet takes precedence.
             self._known.update({name: _desired(row) for name, row in rows.items() if name not in self._unwritten})

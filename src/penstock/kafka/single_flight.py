@@ -1,4 +1,4 @@
-"""One question for many askers: hundreds of pipelines that start together want to know the same of their cluster."""
+"""One request for many callers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Merged(Generic[T]):
-    """Whoever comes while the question is being asked gets the next answer, together with all who come meanwhile: no
-    answer is older than its asker's wish."""
+class SingleFlight(Generic[T]):
+    """Callers share requests. One that comes while a request is under way gets the result of the next, as all others do
+    that come before it begins: no result is older than the call."""
 
-    def __init__(self, ask: Callable[[], T]) -> None:
-        self._ask = ask
+    def __init__(self, request: Callable[[], T]) -> None:
+        self._request = request
         self._next: Future[T] | None = None
         self._guard = threading.Lock()
         self._turn = threading.Lock()
 
     def __call__(self) -> T:
+        """Blocks for up to two requests; raises what the request raised."""
         with self._guard:
             leads = self._next is None
             answer = self._next = self._next or Future()
@@ -29,7 +30,7 @@ class Merged(Generic[T]):
                 with self._guard:
                     self._next = None
                 try:
-                    answer.set_result(self._ask())
-                except BaseException as error:  # noqa: BLE001 - raised below, and by all who wait for it
+                    answer.set_result(self._request())
+                except BaseException as error:  # noqa: BLE001 - raised below, and in all callers that wait for it
                     answer.set_exception(error)
         return answer.result()

@@ -9,7 +9,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.config.spec import PipelineSpec
@@ -90,12 +90,14 @@ class BuiltPipeline:
         wanted: dict[Partition, int] = {}
         rest: list[Item] = []
         self.confirm(assignments)
+        self.acting.open_cursors(assignments, replays=self.replays)
         for a in assignments:
             kept = self._kept.pop(a.key, None)
-            stands_at = self.acting.stand(a, replays=self.replays)
-            if stands_at is not None and stands_at != a.next_offset:
-                wanted[a.key] = stands_at
-                self._begin_anew(a)
+            cursor = self.acting.start_offset(a, replays=self.replays)
+            if cursor is not None and (cursor != a.next_offset or a.pending):
+                # Pending offsets are of no account where a cursor decides.
+                wanted[a.key] = cursor
+                self._begin_anew(replace(a, pending=()))
                 continue
             if kept is not None and (kept.next_offset, kept.pending) == (a.next_offset, a.pending):
                 wanted[a.key] = kept.position

@@ -85,7 +85,7 @@ class ForeignReader:
         self._held = self._partition in partitions
 
     def read(self, limit: int, timeout: float) -> Batch | None:  # noqa: ARG002 - always one: it is acknowledged before the next is asked for
-        self._acting.calm_down()
+        self._acting.wait_idle()
         self._deaths.calm()
         self._settle_done()
         if self._held or self._over:

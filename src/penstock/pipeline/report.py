@@ -71,6 +71,7 @@ def report(
     for a in request.assignments:
         unbegun = {item.record.offset() for item in rest.get(a.key, ())} | unread.get(a.key, set())
         part = _outcome(a, pipeline, unbegun)
+        part.cursor_gap = pipeline.acting.cursor_gaps.get(a.key)
         part.out_of_range, part.gone = a.key in trouble.out_of_range, a.key in trouble.gone
         ahead = bool(unbegun) or not pipeline.reader.at_end(a.key)
         outcome.more = outcome.more or (ahead and part.blocked_for is None)
@@ -79,6 +80,7 @@ def report(
         outcome.halt = Halt("outage", "broker", trouble.error)
     # What was not prepared is in nobody's memory: the next unit must go back to it.
     pipeline.leave([part for part in outcome.partitions if part.key not in unread], rest)
+    pipeline.acting.reported(outcome.partitions)
 
 
 def _outcome(a: Assignment, pipeline: BuiltPipeline, unbegun: set[int]) -> PartitionOutcome:
@@ -90,6 +92,8 @@ def _outcome(a: Assignment, pipeline: BuiltPipeline, unbegun: set[int]) -> Parti
         pending = {hole for hole in pending if hole < next_offset}
     else:
         pending |= unbegun
+    if (cursor := acting.cursor(a.key)) is not None:
+        next_offset, pending = cursor, set()
     return PartitionOutcome(
         *a.key,
         a.epoch,

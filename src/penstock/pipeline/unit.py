@@ -150,11 +150,13 @@ class UnitRun(threading.Thread):
         for at in range(0, min(most, len(rest)), step):
             self._feed(pipeline, rest[at : at + step])
             if self.request.careful:
-                pipeline.acting.calm_down()
+                pipeline.acting.wait_idle()
             if self._unfed:
                 self._unfed += rest[at + step :]
                 return
         self._unfed = rest[most:]
+        if rest and not self._unfed:
+            pipeline.acting.mark_consumed({a.key: pipeline.next_offset(a.key) for a in self.request.assignments})
 
     def _read(self, pipeline: BuiltPipeline, limit: int, due: float | None) -> Batch | None:
         began = time.monotonic()
@@ -187,9 +189,9 @@ class UnitRun(threading.Thread):
         self.outcome.counts.filtered += len(batch.records) - len(items)
         self._feed(pipeline, items)
         if not self._unfed:
-            acting.reach(batch.ends)
+            acting.mark_consumed(batch.ends)
         if self.request.careful:
-            acting.calm_down()
+            acting.wait_idle()
         if pages is not None and not self._unfed and acting.all_done:
             pages.done(batch.ends)
         return True

@@ -1,4 +1,5 @@
-"""What a pipeline should do, on every instance: said by people, by the breaker, or by a pipeline that has failed."""
+"""The desired state of each pipeline, for every instance: set by people, by the breaker, or by a pipeline that has
+failed."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
+import orjson
 import sqlalchemy as sa
 
 from penstock.store.database import Database
+from penstock.store.errors import StoreRowUnreadable
 from penstock.store.tables import desired_states, pipeline_history
 from penstock.store.upsert import insert
 
@@ -47,6 +50,8 @@ class DesiredRow:
     """`events`: coordinates at which THROW stopped."""
     read_at: int = 0
     """The store's clock when the row was read: the only one that its times can be compared with."""
+    unreadable: StoreRowUnreadable | None = None
+    """Why the row cannot be used as it is; it then says that the pipeline is paused, for this reason."""
 
     @property
     def held(self) -> bool:
@@ -69,7 +74,13 @@ def said(by: str | None, reason: str | None) -> str | None:
     return f"{reason} (by {by})"
 
 
-_COLUMNS: Final = [desired_states.c[f.name] for f in fields(DesiredRow) if f.name != "read_at"]
+_STORED: Final = [f.name for f in fields(DesiredRow) if f.name not in ("data", "read_at", "unreadable")]
+# `data` as text: what a newer version has written must be named by the error, whatever it is.
+_COLUMNS: Final = [
+    *(desired_states.c[name] for name in _STORED),
+    sa.type_coerce(desired_states.c.data, sa.Text()).label("data"),
+]
+_EVENT: Final = {"topic": str, "topic_id": str, "partition": int, "offset": int}
 _Change = Callable[[DesiredRow], Mapping[str, Any] | None]
 
 
@@ -80,18 +91,22 @@ class DesiredStates:
         self._database = database
 
     def all(self) -> dict[str, DesiredRow]:
-        """By pipeline."""
+        """By pipeline. A row with values that this version does not know is `unreadable` and says paused: it must
+        neither count as nothing wanted nor hide what is wanted of other pipelines."""
         with self._database.read() as connection:
             now = self._database.now(connection)
             found = connection.execute(sa.select(*_COLUMNS)).mappings()
-            return {row["pipeline"]: DesiredRow(**row, read_at=now) for row in found}
+            return {row["pipeline"]: _row(row, now) for row in found}
 
     def get(self, pipeline: str) -> DesiredRow | None:
-        """None: nobody has said anything, so it should run."""
+        """None: nothing was set, so it should run. Raises `StoreRowUnreadable`."""
         with self._database.read() as connection:
             now = self._database.now(connection)
             found = connection.execute(_one(pipeline)).mappings().one_or_none()
-        return DesiredRow(**found, read_at=now) if found else None
+        row = _row(found, now) if found else None
+        if row is not None and row.unreadable is not None:
+            raise row.unreadable
+        return row
 
     def set(
         self,
@@ -171,7 +186,7 @@ class DesiredStates:
             connection.execute(insert(self._database, desired_states).values(first).on_conflict_do_nothing())
             # The row is there now and can be locked: changes by two people happen one after the other.
             found = connection.execute(_one(pipeline).with_for_update()).mappings().one()
-            values = change(DesiredRow(**found, read_at=now))
+            values = change(_row(found, now))
             if values is not None:
                 c = desired_states.c
                 update = sa.update(desired_states).where(c.pipeline == pipeline)
@@ -179,11 +194,48 @@ class DesiredStates:
                 if kind is not None:
                     connection.execute(sa.insert(pipeline_history), _note(pipeline, now, kind, text, values))
             found = connection.execute(_one(pipeline)).mappings().one()
-        return DesiredRow(**found, read_at=now)
+        return _row(found, now)
 
 
 def _one(pipeline: str) -> sa.Select[Any]:
     return sa.select(*_COLUMNS).where(desired_states.c.pipeline == pipeline)
+
+
+def _row(found: sa.RowMapping, now: int) -> DesiredRow:
+    plain = {name: found[name] for name in _STORED}
+    try:
+        return DesiredRow(**plain | {"state": _state(found), "data": _data(found)}, read_at=now)
+    except StoreRowUnreadable as error:
+        # Nothing of it may end the pause by itself.
+        paused = {"state": "paused", "set_by": None, "reason": str(error), "resume_at": None}
+        return DesiredRow(**plain | paused, read_at=now, unreadable=error)
+
+
+def _state(found: sa.RowMapping) -> str:
+    state: str = found["state"]
+    if state not in _WORDS:
+        raise _unreadable(found, "state", list(_WORDS))
+    return state
+
+
+def _data(found: sa.RowMapping) -> dict[str, Any]:
+    try:
+        data = orjson.loads(found["data"] or "{}")
+    except orjson.JSONDecodeError:
+        raise _unreadable(found, "data", "a JSON object") from None
+    events = data.get("events", []) if isinstance(data, dict) else None
+    if not isinstance(events, list) or not all(_is_event(event) for event in events):
+        raise _unreadable(found, "data", f"events with {', '.join(_EVENT)}")
+    return dict(data)
+
+
+def _is_event(event: Any) -> bool:
+    return isinstance(event, dict) and all(isinstance(event.get(name), kind) for name, kind in _EVENT.items())
+
+
+def _unreadable(found: sa.RowMapping, column: str, allowed: object) -> StoreRowUnreadable:
+    hint = "run the version that has written it, or overwrite it with `penstock pipelines restart`"
+    return StoreRowUnreadable(desired_states.name, found["pipeline"], column, found[column], allowed=allowed, hint=hint)
 
 
 def _note(pipeline: str, now: int, kind: str, text: str | None, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,12 +39,14 @@ class StoreRowUnreadable(StoreError):
 
     code = "store-row"
 
-    def __init__(self, table: str, key: object, column: str, value: object, *, allowed: object = None) -> None:
+    def __init__(
+        self, table: str, key: object, column: str, value: object, *, allowed: object = None, hint: str | None = None
+    ) -> None:
         super().__init__(
             f"{table}, row {key}: column {column} holds {value!r}, which this version of Penstock does not know",
             received=value,
             allowed=allowed,
-            hint="run the version that has written it, or correct the row",
+            hint=hint or "run the version that has written it, or correct the row",
         )
 
 

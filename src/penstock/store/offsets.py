@@ -59,7 +59,8 @@ class Offsets:
             connection.execute(statement, values)
 
     def mirrored(self, group: str) -> dict[tuple[str, int], MirrorRow]:
-        """The group's last commits by topic and partition."""
+        """The group's last commits by topic and partition. Raises `StoreRowUnreadable`: a commit that cannot be read
+        must not count as none, for the start policy would skip what comes after it."""
         query = sa.select(mirrored_offsets).where(mirrored_offsets.c.consumer_group == group)
         with self._database.read() as connection:
             found = connection.execute(query).mappings().all()
@@ -107,6 +108,10 @@ def _values(row: MirrorRow) -> dict[str, object]:
 
 
 def _row(found: sa.RowMapping) -> MirrorRow:
+    offset = found["offset"]
+    if type(offset) is not int or offset < 0:
+        key = f"{found['consumer_group']}, {found['topic']}/{found['partition']}"
+        raise StoreRowUnreadable(mirrored_offsets.name, key, "offset", offset, allowed="an offset, 0 or greater")
     return MirrorRow(
         group=found["consumer_group"],
         topic=found["topic"],

@@ -1,5 +1,5 @@
-"""The cursor: the next offset of each partition, kept in the target database and moved in the transaction that writes
-the rows. Beside it, what became of the events that failed: a replay writes each of them once, too."""
+"""The cursor: the next offset of each partition, stored in the target database and moved in the transaction that writes
+the rows. Beside it, the events that failed, so that a replay writes each of them once, too."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OPEN, SETTLED, APPLIED = "open", "settled", "applied"
 
 
 class Place(NamedTuple):
-    """A partition as the cursor knows it: another topic id is another topic, whatever its name."""
+    """A partition of a pipeline: another topic id is another topic, whatever its name."""
 
     pipeline: str
     topic_id: str
@@ -62,8 +62,17 @@ def make_tables(target: Target) -> None:
 
 
 def read(connection: sa.Connection, place: Place) -> int | None:
-    """Where the rows of this partition end; None: none were ever written."""
+    """The cursor of one partition; None: it has none yet."""
     return connection.scalar(sa.select(cursors.c.next_offset).where(*_at(cursors, place)))
+
+
+def read_all(connection: sa.Connection, places: Sequence[Place]) -> dict[Place, int]:
+    """The cursors of these partitions of one pipeline, in one query; partitions without a cursor are absent."""
+    c = cursors.c
+    query = sa.select(c.topic_id, c.partition, c.next_offset).where(*_among(cursors, places))
+    found = {(row.topic_id, row.partition): row.next_offset for row in connection.execute(query)}
+    keys = [(place, (place.topic_id, place.partition)) for place in places]
+    return {place: found[key] for place, key in keys if key in found}
 
 
 def positions(connection: sa.Connection, pipeline: str) -> dict[tuple[str, int], int]:
@@ -82,7 +91,7 @@ def topic_ids(connection: sa.Connection, pipeline: str, topic: str) -> list[str]
 
 
 def begin(connection: sa.Connection, place: Place, offset: int) -> None:
-    """The first cursor of a partition; `Fenced` where somebody else has just begun."""
+    """The first cursor of a partition; `Fenced` where another instance has inserted it meanwhile."""
     values = _key(place) | {"topic": place.topic, "next_offset": offset, "updated_at": _now()}
     try:
         with connection.begin_nested():
@@ -92,12 +101,12 @@ def begin(connection: sa.Connection, place: Place, offset: int) -> None:
 
 
 def move(connection: sa.Connection, place: Place, current: int, end: int) -> None:
-    """I5: compare and set. Where the cursor is not `current` any more, somebody else owns the partition."""
+    """I5: compare and set; `Fenced` where the cursor is not `current` any more."""
     moved = sa.update(cursors).where(*_at(cursors, place), cursors.c.next_offset == current)
     # The time makes each update a change: MySQL counts changed rows, not found ones.
     if connection.execute(moved.values(next_offset=end, updated_at=_now())).rowcount != 1:
         raise Fenced(
-            f"the cursor of {place.topic}/{place.partition} is no longer {current}: another instance has written",
+            f"the cursor of {place.topic}/{place.partition} is no longer {current}: another instance has moved it",
             received=current,
         )
 
@@ -118,10 +127,24 @@ def keep(connection: sa.Connection, place: Place, failed: Sequence[tuple[int, by
         connection.execute(sa.insert(failures), [same | {"offset": offset, "failure": text} for offset, text in failed])
 
 
-def unsettled(connection: sa.Connection, place: Place) -> list[bytes]:
-    """Failures that may not be in the store yet."""
-    query = sa.select(failures.c.failure).where(*_at(failures, place), failures.c.state == OPEN)
-    return [failure for failure in connection.scalars(query.order_by(failures.c.offset)) if failure]
+def unsettled(connection: sa.Connection, places: Sequence[Place]) -> dict[Place, list[tuple[int, bytes]]]:
+    """Failures of these partitions of one pipeline that may not be in the store yet, by offset, in one query."""
+    c = failures.c
+    query = sa.select(c.topic_id, c.partition, c.offset, c.failure).where(*_among(failures, places), c.state == OPEN)
+    by_key = {(place.topic_id, place.partition): place for place in places}
+    found: dict[Place, list[tuple[int, bytes]]] = {}
+    for row in connection.execute(query.order_by(c.offset)):
+        place = by_key.get((row.topic_id, row.partition))
+        if place is not None and row.failure:
+            found.setdefault(place, []).append((row.offset, row.failure))
+    return found
+
+
+def keep_settled(connection: sa.Connection, place: Place, offset: int) -> None:
+    """Note a failure that is a dead letter already. Other failures of the partition stay as they are."""
+    connection.execute(sa.delete(failures).where(*_at(failures, place), failures.c.offset == offset))
+    values = {**_key(place), "offset": offset, "state": SETTLED, "failure": None}
+    connection.execute(sa.insert(failures).values(values))
 
 
 def settle(connection: sa.Connection, place: Place, below: int) -> None:
@@ -157,6 +180,13 @@ def _key(place: Place) -> dict[str, object]:
 def _at(table: sa.Table, place: Place) -> list[sa.ColumnElement[bool]]:
     c = table.c
     return [c.pipeline == place.pipeline, c.topic_id == place.topic_id, c.partition == place.partition]
+
+
+def _among(table: sa.Table, places: Sequence[Place]) -> list[sa.ColumnElement[bool]]:
+    """Rows of these partitions, and perhaps of further ones of the same pipeline: the caller compares the key."""
+    c = table.c
+    topic_ids, partitions = {place.topic_id for place in places}, {place.partition for place in places}
+    return [c.pipeline == places[0].pipeline, c.topic_id.in_(topic_ids), c.partition.in_(partitions)]
 
 
 def _now() -> int:

@@ -20,7 +20,8 @@ class TargetUnavailable(Unavailable):
 
 
 class Fenced(TargetUnavailable):
-    """Somebody else has moved the cursor: what was read since is read again from where it stands now."""
+    """Another instance has moved the cursor: nothing of the chunk is written, and what was read since is read again
+    from where the cursor is now, if the partition is still owned."""
 
     code = "fenced"
 

@@ -113,6 +113,16 @@ class Target:
                 raise
             raise TargetUnavailable(f"the database {self.shown} does not go along: {words(error)}") from error
 
+    def check_constraints(self, connection: sa.Connection) -> None:
+        """Check now what the database would check at COMMIT; raises its refusal.
+
+        I9: a constraint or constraint trigger that is `DEFERRABLE INITIALLY DEFERRED` refuses at COMMIT, where no
+        savepoint tells which row it means. Called when the rows of a savepoint are written, not before: rows of one
+        event may refer to each other in any order. Deferrable constraints are deferred afterwards, for the same reason.
+        """
+        if self.dialect == "postgresql":
+            connection.exec_driver_sql("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
+
     def inspect(self, table: str) -> sa.Table | None:
         """The table as the database has it; None: there is none."""
         schema, _, name = table.rpartition(".")

@@ -20,7 +20,7 @@ from penstock.store.errors import StoreUnavailable
 from penstock.store.work.claims import PER_WORKFLOW, Claims
 from penstock.store.work.results import Report, Results, RunEnd
 from penstock.worker.protocol import RunsOutcome, RunsRequest
-from penstock.worker.run_threads import ActiveRun, ReportBuffer, RunThreadPool, micros
+from penstock.worker.run_threads import ActiveRun, ReportBuffer, RunThreadPool
 from penstock.worker.step_actions import make_action
 from penstock.workflows.definitions import Definitions
 from penstock.workflows.states import derived
@@ -230,7 +230,7 @@ class RunExecutor:
                 raise
             except Exception as error:
                 log.exception("run %s: its report is refused, and it ends", run)
-                at = micros(self._clock)
+                at = self._clock.now_us()
                 end = RunEnd(
                     id=run,
                     state="exception",

@@ -74,7 +74,7 @@ class ReportBuffer:
 
     def start(self, run: str) -> None:
         with self._lock:
-            self._report.starts[run] = micros(self._clock)
+            self._report.starts[run] = self._clock.now_us()
             self._size += 1
 
     def step(self, row: StepRow) -> None:
@@ -163,7 +163,7 @@ class RunThreadPool:
             run.ended = True
 
     def _unusable(self, run: str, error: Exception) -> RunEnd:
-        at = micros(self._clock)
+        at = self._clock.now_us()
         text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
         self._reports.line(
             LogLine(id=new_id(), run_id=run, step_id=None, source=RUNTIME, level="error", message=text, timestamp=at)
@@ -176,8 +176,3 @@ class RunThreadPool:
             started_at=at,
             finished_at=at,
         )
-
-
-def micros(clock: Clock) -> int:
-    """Epoch microseconds, the unit of runs in the store."""
-    return int(clock.time() * 1_000_000)

@@ -13,6 +13,7 @@ from penstock.act.registry import actions
 from penstock.core.errors import PenstockError, Transient
 from penstock.core.event import Event, Record, json_bytes
 from penstock.core.plugin import Action, PipelineContext
+from penstock.core.threads import THREADS
 from penstock.tables.action import SqlAction
 from penstock.tables.cursor import Place
 from penstock.workflows.failing import StepFailed
@@ -84,7 +85,9 @@ class _Loop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="step-actions", daemon=True).start()
+                THREADS.start(
+                    "step-actions", self._loop.run_forever, owner="step_actions", ends="with the lane's process"
+                )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 

@@ -74,14 +74,14 @@ class Definitions:
             logs=options.get("enable_job_logs", True),
         )
         if version.definition.get("isolation") != "process":
-            return SharedExecution(task, lambda: version.graph, version.scrubber, recorder)
+            return SharedExecution(task, lambda: version.graph, version.scrubber, recorder, self._clock)
         alone = IsolatedRun(
             task=task,
             definition=version.definition,
             secrets=sorted(version.secrets),
             memory_mb=options.get("run_memory_limit_mb"),
         )
-        return IsolatedExecution(alone, self._isolated, recorder)
+        return IsolatedExecution(alone, self._isolated, recorder, self._clock)
 
     def _version(self, claim: Claim) -> _Version:
         with self._lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Transient
 from penstock.core.event import json_bytes
@@ -51,19 +51,27 @@ class _Left:
 class SharedExecution:
     """In the calling thread, beside others in the same process."""
 
-    def __init__(self, task: RunTask, graph: Callable[[], Graph], scrubber: Scrubber, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        task: RunTask,
+        graph: Callable[[], Graph],
+        scrubber: Scrubber,
+        recorder: Recorder,
+        clock: Clock = SYSTEM,
+    ) -> None:
         self._task, self._graph_of, self._recorder = task, graph, recorder
+        self._now = clock.now_us
         self._scrubber = scrubber
-        self.deadline = Deadline.after(task.timeout)
+        self.deadline = Deadline.after(task.timeout, clock)
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
         self._over = False
         self._current: StepRow | None = None
-        self._started = _now()
-        self._log = RunLog(task.id, scrubber, self._line, of_steps=task.logs)
+        self._started = self._now()
+        self._log = RunLog(task.id, scrubber, self._line, of_steps=task.logs, clock=clock)
 
     def run(self) -> RunEnd | None:
-        self._started = _now()
+        self._started = self._now()
         try:
             ends = list(self._walk(self._graph_of()))
         except Exception as error:  # noqa: BLE001 - whatever it is, the run ends of it
@@ -97,7 +105,7 @@ class SharedExecution:
             error_type=error_type,
             final_dataclip_id=clip,
             started_at=self._started,
-            finished_at=_now(),
+            finished_at=self._now(),
         )
 
     # -- the walk --------------------------------------------------------------------------
@@ -147,7 +155,7 @@ class SharedExecution:
             name=name,
             snapshot_id=task.snapshot_id,
             input_dataclip_id=clip,
-            started_at=_now(),
+            started_at=self._now(),
         )
         self._current = row
         self._note(self._recorder.step, row)
@@ -193,7 +201,11 @@ class SharedExecution:
             )
             return None
         clip = StepResult(
-            id=new_id(), run_id=row.run_id, project_id=self._task.project_id, body=body.decode(), inserted_at=_now()
+            id=new_id(),
+            run_id=row.run_id,
+            project_id=self._task.project_id,
+            body=body.decode(),
+            inserted_at=self._now(),
         )
         self._note(self._recorder.result, clip)
         return clip.id
@@ -209,7 +221,7 @@ class SharedExecution:
             output_dataclip_id=output,
             exit_reason=reason,
             error_type=error_type,
-            finished_at=_now(),
+            finished_at=self._now(),
         )
         self._note(self._recorder.step, ended)
 
@@ -264,7 +276,3 @@ def _error_type(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "OOMError"
     return "TimeoutError" if isinstance(error, StepKilled) else type(error).__name__
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000

@@ -101,7 +101,7 @@ class Intake(ABC):
         rejected: bool,
         order_key: OrderKey,
     ) -> None:
-        now, count = int(self._clock.time() * 1_000_000), len(messages)
+        now, count = self._clock.now_us(), len(messages)
         ids = new_ids(2 * count)
         clips, orders = ids[:count], ids[count:]
         offsets, bodies, requests, raws, _ = zip(*messages, strict=True)

@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import asdict, dataclass
 from typing import IO, Any, Final
 
 import orjson
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.secrets import Scrubber
 from penstock.store.work.results import LogLine, RunEnd, StepResult, StepRow
@@ -52,19 +52,20 @@ class IsolatedRun:
 class IsolatedExecution:
     """The side of the worker: starts the process and passes on what it reports."""
 
-    def __init__(self, run: IsolatedRun, module: str, recorder: Recorder) -> None:
+    def __init__(self, run: IsolatedRun, module: str, recorder: Recorder, clock: Clock = SYSTEM) -> None:
         """`module` is run as the process's main module; it calls `serve`."""
         self._run, self._module, self._recorder = run, module, recorder
-        self.deadline = Deadline.after(run.task.timeout)
+        self._now = clock.now_us
+        self.deadline = Deadline.after(run.task.timeout, clock)
         self._lock = threading.Lock()
         self._over = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._started = time.time_ns() // 1_000
+        self._started = self._now()
         self._current: StepRow | None = None
-        self._log = RunLog(run.task.id, Scrubber(run.secrets), self._line)
+        self._log = RunLog(run.task.id, Scrubber(run.secrets), self._line, clock=clock)
 
     def run(self) -> RunEnd | None:
-        self._started = time.time_ns() // 1_000
+        self._started = self._now()
         with self._lock:
             if self._over:
                 return None
@@ -134,7 +135,7 @@ class IsolatedExecution:
         return self._ended("kill", "OOMError") if memory else self._ended("crash", "ProcessDied")
 
     def _ended(self, reason: Reason, error_type: str) -> RunEnd | None:
-        at = time.time_ns() // 1_000
+        at = self._now()
         with self._lock:
             if self._over:
                 return None

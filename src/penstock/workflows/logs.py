@@ -6,11 +6,11 @@ import contextlib
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, Literal, TextIO
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.ids import new_id
 from penstock.core.secrets import Scrubber
 from penstock.store.work.results import LogLine
@@ -36,10 +36,18 @@ _installed: list[Any] = []
 class RunLog:
     """The lines of one run; handed on as they come."""
 
-    def __init__(self, run: str, scrubber: Scrubber, keep: Callable[[LogLine], None], *, of_steps: bool = True) -> None:
+    def __init__(
+        self,
+        run: str,
+        scrubber: Scrubber,
+        keep: Callable[[LogLine], None],
+        *,
+        of_steps: bool = True,
+        clock: Clock = SYSTEM,
+    ) -> None:
         """`of_steps`: whether what steps write is kept; what is said about them always is."""
         self._run, self._scrubber, self._keep = run, scrubber, keep
-        self._of_steps = of_steps
+        self._of_steps, self._clock = of_steps, clock
         self._count = 0
         self._last = 0
 
@@ -58,7 +66,7 @@ class RunLog:
         # I8: before it is cut, or half of a secret could remain.
         said = self._scrubber.scrub(line)
         # Two lines never have the same time, so that they stay in order.
-        self._last = max(time.time_ns() // 1_000, self._last + 1)
+        self._last = max(self._clock.now_us(), self._last + 1)
         message = said if len(said) <= _LINE else said[:_LINE] + _CUT
         self._keep(
             LogLine(

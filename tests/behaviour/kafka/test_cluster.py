@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
 from penstock.config.spec import ConnectionSpec
-from penstock.core.errors import Transient
+from penstock.core.errors import Transient, Unavailable
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.embedded import EmbeddedCluster
 from penstock.kafka.errors import BrokerUnavailable
 from penstock.kafka.producer import NewRecord, RecordProducer, produce
 from tests.behaviour.kafka.cluster import ClusterSuite
-from tests.support.kafka import KafkaBroker
+from tests.support.kafka import KafkaBroker, KafkaCluster
+from tests.support.kafka_client import Sent
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
@@ -47,9 +49,9 @@ class TestApacheKafka(ClusterSuite):
     def test_ids_are_the_brokers(self, kafka: KafkaBroker, view: ClusterView, topic: str) -> None:
         assert view.topic_ids([topic]) == {topic: kafka.topic_id(topic)}
 
-    def test_a_topic_made_again_has_another_id(self, view: ClusterView, topic: str) -> None:
+    def test_a_topic_made_again_has_another_id(self, kafka: KafkaBroker, view: ClusterView, topic: str) -> None:
         before = view.topic_ids([topic])
-        view.delete_topic(topic)
+        kafka.delete_topic(topic)
         until(lambda: topic not in view.topics(), 20, f"{topic} is gone")
         view.create_topic(topic)
         assert view.topic_ids([topic]) != before
@@ -82,6 +84,8 @@ class TestApacheKafka(ClusterSuite):
         producer.flush(20)
         assert view.watermarks([(topic, 0)])[topic, 0] == (0, 0)
         assert view.watermarks([(topic, 0)], committed_only=False)[topic, 0] == (0, 1)
+        assert view.find_watermarks([(topic, 0)]).found == {(topic, 0): (0, 0)}
+        assert view.find_watermarks([(topic, 0)], committed_only=False).found == {(topic, 0): (0, 1)}
         producer.commit_transaction(20)
         until(lambda: view.watermarks([(topic, 0)])[topic, 0] == (0, 2), 20, "record and marker are visible")
 
@@ -137,3 +141,51 @@ def test_the_first_question_for_offsets_finds_a_coordinator_in_the_making() -> N
         # The offsets topic is made by this question; the admin client would end the process here.
         assert view.committed("new", [("t", 0)]) == {("t", 0): (None, None)}
         assert view.committed_anywhere("new") == {}
+
+
+def test_a_view_that_is_closed_ends_its_client_and_says_so() -> None:
+    with EmbeddedCluster(brokers=1) as cluster:
+        cluster.create_topic("t")
+        view = ClusterView(KafkaClientConfig.of(ConnectionSpec(bootstrap=cluster.bootstrap)))
+        assert view.watermarks([("t", 0)]) == {("t", 0): (0, 0)}
+        client = weakref.ref(view._client)
+        view.close()
+        view.close()
+        assert client() is None, "its threads and connections end with it"
+        for ask in (view.topics, lambda: view.find_watermarks([("t", 0)])):
+            with pytest.raises(Unavailable, match="closed"):
+                ask()
+
+
+@pytest.mark.kafka
+def test_one_partition_without_a_leader_holds_up_no_other() -> None:
+    with KafkaCluster(3) as cluster:
+        cluster.create_topic("t", 6, replication=1)
+        cluster.produce("t", [Sent(b"x", partition=p) for p in range(6)])
+        places = [("t", p) for p in range(6)]
+        with ClusterView(KafkaClientConfig.of(ConnectionSpec(bootstrap=cluster.bootstrap))) as view:
+            assert view.watermarks(places) == dict.fromkeys(places, (0, 1))
+            victim = cluster.leader("t", 0)
+            offline = {("t", p) for p in range(6) if cluster.leader("t", p) is victim}
+            victim.kill()
+            # At first the leader is named and does not answer, later there is none.
+            for _ in range(8):
+                began = time.monotonic()
+                marks = view.find_watermarks(places)
+                assert time.monotonic() - began < 5
+                assert marks.found == {place: (0, 1) for place in places if place not in offline}
+                assert set(marks.unavailable) == offline
+                time.sleep(1.0)
+            assert set(marks.unavailable.values()) == {f"{topic}/{p} has no leader" for topic, p in offline}
+            began = time.monotonic()
+            view.find_watermarks(places)
+            assert time.monotonic() - began < 1
+        strict = ClusterView(KafkaClientConfig.of(ConnectionSpec(bootstrap=cluster.bootstrap)), timeout=1.0)
+        with pytest.raises(BrokerUnavailable, match="has no leader"):
+            strict.watermarks(places)
+        victim.start()
+        until(lambda: view_of(cluster).find_watermarks(places).unavailable == {}, 60, "the partitions to come back")
+
+
+def view_of(cluster: KafkaCluster) -> ClusterView:
+    return ClusterView(KafkaClientConfig.of(ConnectionSpec(bootstrap=cluster.bootstrap)))

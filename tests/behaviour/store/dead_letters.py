@@ -7,8 +7,8 @@ import os
 import pytest
 import sqlalchemy as sa
 
-from penstock.store import DeadLetterCursor, DeadLetterFilter, Store
-from penstock.store.tables import dead_letters
+from penstock.store import DeadLetterCursor, DeadLetterFilter, Store, StoreRowUnreadable
+from penstock.store.tables import dead_letter_payloads, dead_letters
 from tests.behaviour.store.letters import failed_at, letter
 
 NAMED = '{"name": "SCHÖN"}'.encode()
@@ -30,6 +30,23 @@ class DeadLettersBehaviour:
         assert found.letter == sent
         assert found.row == row
         assert found.replays == 0
+
+    def test_a_letter_with_headers_of_a_newer_version_is_an_error_that_names_it_and_stays_as_it_is(
+        self, store: Store
+    ) -> None:
+        store.dead_letters.record([letter(5)])
+        [row] = store.dead_letters.list()
+        with store.database.write() as connection:
+            connection.execute(sa.update(dead_letter_payloads).values(headers='{"authorization": "hunter2"}'))
+        named = f"penstock_dead_letter_payloads, row {row.id}: column headers"
+        for call in (
+            lambda: store.dead_letters.get(row.id),
+            lambda: store.dead_letters.claim(DeadLetterFilter(pipeline=row.pipeline), by="r1"),
+        ):
+            with pytest.raises(StoreRowUnreadable, match=named) as refused:
+                call()
+            assert "hunter2" not in f"{refused.value} {refused.value.as_dict()}", "I8"
+        assert [each.status for each in store.dead_letters.list()] == ["new"], "a replay has not passed it"
 
     @pytest.mark.parametrize("value", [None, b""])
     def test_a_tombstone_is_not_an_empty_value(self, store: Store, value: bytes | None) -> None:

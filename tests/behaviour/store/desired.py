@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from penstock.store import Store
+import pytest
+import sqlalchemy as sa
+
+from penstock.store import Store, StoreRowUnreadable
 from tests.support.waiting import until
 
 FIRST = {"topic": "orders", "topic_id": "t1", "partition": 0, "offset": 4}
@@ -65,3 +68,38 @@ class DesiredBehaviour:
         row = store.desired.get("orders")
         assert row is not None
         assert row.revision == 12
+
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [
+            ("state", "draining"),
+            ("data", "p2"),
+            ("data", "[]"),
+            ("data", '{"events": 7}'),
+            ("data", '{"events": [{"topic": "orders", "range": [4, 9]}]}'),
+        ],
+    )
+    def test_a_row_of_a_newer_version_means_paused_and_names_what_it_holds(
+        self, store: Store, column: str, value: str
+    ) -> None:
+        store.desired.set("orders", "paused", resume_after=0)
+        store.desired.hold("orders", by="ann", seconds=60)
+        store.desired.set("other", "stopped")
+        with store.database.write() as connection:
+            changed = sa.text(f"UPDATE penstock_desired_states SET {column} = :value WHERE pipeline = 'orders'")  # noqa: S608
+            connection.execute(changed, {"value": value})
+        with pytest.raises(
+            StoreRowUnreadable, match=f"penstock_desired_states, row orders: column {column}"
+        ) as refused:
+            store.desired.get("orders")
+        assert (refused.value.received, "draining" in str(refused.value)) == (value, column == "state")
+        rows = store.desired.all()
+        assert rows["other"].state == "stopped", "other pipelines obey as before"
+        bad = rows["orders"]
+        assert (bad.state, bad.resume_is_due, bad.held) == ("paused", False, True)
+        assert bad.reason == str(refused.value)
+        # A person who knows better may overwrite it.
+        assert store.desired.set("orders", "running").state == "running"
+        row = store.desired.get("orders")
+        assert row is not None
+        assert row.unreadable is None

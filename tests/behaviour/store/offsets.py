@@ -47,6 +47,13 @@ class OffsetsBehaviour:
         store.offsets.mirror([])
         assert store.offsets.mirrored("g") == {("t", 0): commit(6)}
 
+    def test_a_mirrored_offset_that_is_none_is_an_error_and_not_a_missing_commit(self, store: Store) -> None:
+        store.offsets.mirror([commit(5), commit(7, partition=1)])
+        with store.database.write() as connection:
+            connection.execute(sa.text('UPDATE penstock_mirrored_offsets SET "offset" = -2 WHERE partition = 1'))
+        with pytest.raises(StoreRowUnreadable, match="penstock_mirrored_offsets, row g, t/1: column offset holds -2"):
+            store.offsets.mirrored("g")
+
 
 class FirstStartsBehaviour:
     def test_every_later_start_gets_what_the_first_one_has_recorded(self, store: Store) -> None:

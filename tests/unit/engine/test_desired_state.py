@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+import structlog
 
 from penstock.core.metrics import Metrics
 from penstock.engine.desired_state import DesiredStateSync
@@ -77,3 +79,19 @@ def test_f29_a_change_that_the_store_refuses_does_not_hide_what_is_desired_of_ot
     store.desired.set("payments", "paused", by="anna", reason=None)
     sync.refresh()
     assert sync.desired("payments").paused
+
+
+def test_a_desired_state_of_a_newer_version_pauses_its_pipeline_and_is_logged_once(store: Store) -> None:
+    sync = DesiredStateSync("one", store, Metrics(), list)
+    store.desired.set("orders", "running")
+    store.desired.set("other", "stopped")
+    with store.database.write() as connection:
+        connection.execute(sa.text("UPDATE penstock_desired_states SET state = 'draining' WHERE pipeline = 'orders'"))
+    with structlog.testing.capture_logs() as logged:
+        sync.refresh()
+        sync.refresh()
+    assert sync.desired("orders").paused
+    assert "'draining'" in str(sync.desired("orders").reason)
+    assert sync.desired("other").away
+    assert [(line["log_level"], line["pipeline"]) for line in logged] == [("error", "orders")]
+    assert "penstock_desired_states, row orders: column state holds 'draining'" in logged[0]["reason"]

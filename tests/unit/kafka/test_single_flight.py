@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.kafka.single_flight import Merged
+from penstock.kafka.single_flight import SingleFlight
 from tests.support.waiting import until
 
 
@@ -21,11 +21,11 @@ def test_who_comes_while_it_is_asked_gets_the_next_answer_with_all_others() -> N
         assert go_on.acquire(timeout=30)
         return number
 
-    merged = Merged(ask)
+    flight = SingleFlight(ask)
     with ThreadPoolExecutor(50) as askers:
-        first = askers.submit(merged)
+        first = askers.submit(flight)
         assert asked.acquire(timeout=30)
-        rest = [askers.submit(merged) for _ in range(40)]
+        rest = [askers.submit(flight) for _ in range(40)]
         until(lambda: all(one.running() for one in rest), 30, "all have asked")
         go_on.release(42)
         assert first.result(30) == 1
@@ -42,7 +42,7 @@ def test_what_goes_wrong_is_raised_and_not_remembered() -> None:
             raise found
         return "here"
 
-    merged = Merged(ask)
+    flight = SingleFlight(ask)
     with pytest.raises(OSError, match="away"):
-        merged()
-    assert merged() == "here"
+        flight()
+    assert flight() == "here"

@@ -243,7 +243,7 @@ def test_topics_are_named_once() -> None:
 
 def test_a_pipeline_that_began_and_failed_between_two_looks_is_told_of_once() -> None:
     missed, taken = FakeFlow(spec(), state="failed", reason="bad event"), Taken()
-    missed.books.counts.read = 1
+    missed.stats.counts.read = 1
     told = reporter([missed], send=taken)
     for _ in range(2):
         told.look()

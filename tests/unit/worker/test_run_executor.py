@@ -64,6 +64,16 @@ def held(tmp_path: Path) -> dict[str, str]:
     return {"began": str(tmp_path / "began"), "hold": str(tmp_path / "hold")}
 
 
+class ShiftedClock:
+    """The real monotonic clock and a shift."""
+
+    def __init__(self) -> None:
+        self.shift = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.shift
+
+
 def window(running: RunExecutor, request: RunsRequest, seconds: float = 20.0) -> RunsOutcome:
     return running.window(request, Deadline.after(seconds, running._clock), detach=True)
 
@@ -87,10 +97,13 @@ def test_a_window_executes_what_waits_and_returns_when_there_is_nothing_more(wor
 def test_a_run_over_its_time_is_killed_and_its_process_is_to_be_replaced(
     work: Work, request_: RunsRequest, held: dict[str, str]
 ) -> None:
-    flow = work.workflow(work.project(), definition=one_step("hold", options={"run_timeout_ms": 200}))
+    flow = work.workflow(work.project(), definition=one_step("hold", options={"run_timeout_ms": 60_000}))
     other = work.workflow(work.project("other"), definition=one_step("hello"))
     slow, quick = work.order(flow, held), work.order(other)
-    running = RunExecutor(request_)
+    monotonic = ShiftedClock()
+    running = RunExecutor(request_, clock=Clock(monotonic=monotonic))
+    until(lambda: window(running, request_, 0.1).flying == 1 and Path(held["began"]).exists(), 10, "not begun")
+    monotonic.shift += 62
     outcome = window(running, request_)
     assert outcome.flying == 0
     assert work.state(slow) == ("killed", "TimeoutError", "killed")
@@ -130,16 +143,19 @@ def test_a_run_that_someone_else_ended_stays_as_they_left_it(
 ) -> None:
     flow = work.workflow(work.project(), definition=one_step("hold"))
     cancelled = work.order(flow, held)
-    running = RunExecutor(request_)
-    window(running, request_, 0.5)
+    monotonic = ShiftedClock()
+    running = RunExecutor(request_, clock=Clock(monotonic=monotonic))
+    window(running, request_, 0.1)
     until(lambda: work.state(cancelled)[0] == "started", 10, "not started")
     work.cancel(cancelled)
+    monotonic.shift += 3
     until(lambda: window(running, request_, 0.1).flying == 0, 10, "it was not noticed")
     lost = work.order(flow, held | {"began": held["began"] + "2"})
-    window(running, request_, 0.5)
+    window(running, request_, 0.1)
     until(Path(held["began"] + "2").exists, 10, "not begun")
     Losses(store.database, derived).lose({"lane/1"})
     Path(held["hold"]).unlink()
+    monotonic.shift += 3
     until(lambda: window(running, request_, 0.1).flying == 0, 10, "it was not noticed")
     assert work.state(cancelled)[0] == "cancelled"
     assert work.state(lost)[0] == "lost"
@@ -152,16 +168,6 @@ def test_a_run_whose_version_cannot_be_used_ends_of_it(work: Work, request_: Run
     window(RunExecutor(request_), request_)
     assert work.state(run)[0] == "crashed"
     assert work.logs(run)[0][0] == "error"
-
-
-class ShiftedClock:
-    """The real monotonic clock and a shift."""
-
-    def __init__(self) -> None:
-        self.shift = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.shift
 
 
 def test_i06_a_store_outage_right_behind_a_claim_gives_the_run_back(

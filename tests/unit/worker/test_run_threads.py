@@ -12,7 +12,7 @@ from tests.support.waiting import until
 
 
 class Held(queue.SimpleQueue[ActiveRun]):
-    """Whoever takes the first flight out is held on the way to it."""
+    """The thread that takes the first run out is held on the way to it."""
 
     def __init__(self, go_on: threading.Event) -> None:
         super().__init__()
@@ -20,14 +20,14 @@ class Held(queue.SimpleQueue[ActiveRun]):
         self._go_on = go_on
 
     def get(self, *args: Any, **more: Any) -> ActiveRun:
-        flight = super().get(*args, **more)
+        run = super().get(*args, **more)
         if not self.taken.is_set():
             self.taken.set()
             self._go_on.wait(60)
-        return flight
+        return run
 
 
-def flight(number: int) -> ActiveRun:
+def active(number: int) -> ActiveRun:
     names = ("id", "work_order_id", "project_id", "workflow_id", "snapshot_id")
     none = ("starting_step", "starting_trigger_id", "dataclip_id", "input_type", "body", "request")
     return ActiveRun(Claim(**dict.fromkeys(names, str(number)), **dict.fromkeys(none), options={}))  # type: ignore[arg-type]
@@ -40,12 +40,12 @@ def test_a_run_does_not_wait_for_a_thread_that_has_another_one() -> None:
     def fail(_claim: Claim, _notes: Any) -> Any:
         raise ValueError("as far as it has to come")
 
-    crew = RunThreadPool(4, fail, ReportBuffer(), ended.append)
-    crew._queue = waiting = Held(go_on)
-    first, second = flight(1), flight(2)
-    crew.begin(first)
+    pool = RunThreadPool(4, fail, ReportBuffer(), ended.append)
+    pool._queue = waiting = Held(go_on)
+    first, second = active(1), active(2)
+    pool.begin(first)
     assert waiting.taken.wait(60)
-    crew.begin(second)
+    pool.begin(second)
     until(lambda: ended == [second], 60, "the second run ends beside the first, which has a thread of its own")
     go_on.set()
     until(lambda: ended == [second, first], 60, "the first goes on")

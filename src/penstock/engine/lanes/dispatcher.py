@@ -252,8 +252,19 @@ class Dispatcher:
         except Exception:
             # F29: without its thread every pipeline of the lane would stand still.
             log.exception("a lane failed; it goes on", lane=lane.name)
+            self._lose_orphans(lane)
             self._clock.sleep(_FAULT_PAUSE)
         return True
+
+    def _lose_orphans(self, lane: Lane) -> None:
+        """Units that were planned and not sent, or came back and were not delivered, are planned again."""
+        with self._lock:
+            orphans = frozenset(lane.owners) - set(lane.worker.units)
+            lost = LostUnits(orphans, {}, None, "the lane failed")
+            losses = self._losses(lane, lost)
+            lane.returning = set()
+        for runner, units in losses.items():
+            self._lose(runner, units, lost)
 
     def _next_window(self, lane: Lane) -> WindowRequest | None:
         """Block until the lane has something to run; None when it is to end."""
@@ -270,9 +281,8 @@ class Dispatcher:
         """The lane's next window, or the seconds after which to look again."""
         worker = lane.worker
         if worker.tainted and not worker.detached and not self._stopping:
-            if self._settles(lane) and now < returned + _SETTLING:
-                return returned + _SETTLING - now
-            return self._retiring_window(lane)
+            waits = self._settles(lane) and now < returned + _SETTLING
+            return returned + _SETTLING - now if waits else self._retiring_window(lane)
         patience = _STRAGGLERS if lane.mostly_back else _STRAGGLERS_MOST
         if lane.returning and now < returned + patience:
             return min(returned + patience - now, self._soonest(lane, now))
@@ -401,8 +411,9 @@ class Dispatcher:
             losses = self._losses(lane, lost)
         for runner, unit in done:
             self._deliver(runner, unit, request.seconds)
-        for runner, units in losses.items():
-            self._lose(runner, units, lost)
+        if lost is not None:
+            for runner, units in losses.items():
+                self._lose(runner, units, lost)
         if outcome is not None:
             self._observe(lambda: self._measure(request, outcome))
 
@@ -419,9 +430,7 @@ class Dispatcher:
         except Exception:
             log.exception("an outcome cannot be delivered", pipeline=runner.name, unit=unit.unit)
 
-    def _lose(self, runner: PlannedPipeline, units: set[int], lost: LostUnits | None) -> None:
-        if lost is None:
-            return
+    def _lose(self, runner: PlannedPipeline, units: set[int], lost: LostUnits) -> None:
         try:
             runner.lose(units, lost.suspects, stage=lost.stage, reason=lost.reason)
         except Exception:

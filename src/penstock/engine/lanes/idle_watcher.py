@@ -1,4 +1,4 @@
-"""The idle watcher: wakes idle pipelines when something arrives, at the cost of one consumer per client configuration."""
+"""The idle watcher: wakes idle pipelines when something arrives, by one consumer per client configuration."""
 
 from __future__ import annotations
 

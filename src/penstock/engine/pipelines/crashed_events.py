@@ -35,10 +35,14 @@ class CrashedEvents(Protocol):
     """What the driver asks about a poison event; each may raise `Unavailable`."""
 
     def failure(self, state: PartitionState, offset: int, *, stage: Stage, reason: str) -> FailedEvent | None:
-        """The failure of the first event at or behind this offset; None: it is no longer there, or it took effect."""
+        """The failure of the first event at or behind this offset; None: there is none any more."""
 
-    def pass_over(self, state: PartitionState, offset: int) -> None:
-        """Move the target's cursor behind the event, which is a durable dead letter now."""
+    def cursor(self, state: PartitionState) -> int | None:
+        """The partition's cursor in the target; None: the target has none."""
+
+    def pass_over(self, state: PartitionState, offset: int, cursor: int | None) -> None:
+        """Move the target's cursor behind the event at `offset`, which is a durable dead letter now. There is no event
+        between `cursor` and `offset`."""
 
 
 class KafkaCrashedEvents:
@@ -49,20 +53,22 @@ class KafkaCrashedEvents:
         self._has_cursor = has_cursor(spec)
 
     def failure(self, state: PartitionState, offset: int, *, stage: Stage, reason: str) -> FailedEvent | None:
-        if self._has_cursor and self._was_written(state, offset):
-            return None  # I5: the table has the event although its worker died of it
         return failure_of(self._client, self._spec.group, state.key, offset, stage=stage, reason=reason)
 
-    def _was_written(self, state: PartitionState, offset: int) -> bool:
-        from penstock.engine.pipelines.crashed_cursors import was_written  # noqa: PLC0415 - loads a database's library
+    def cursor(self, state: PartitionState) -> int | None:
+        if not self._has_cursor:
+            return None
+        from penstock.engine.pipelines.crashed_cursors import CrashedCursors  # noqa: PLC0415 - loads database libraries
 
-        return was_written(self._spec, state, offset)
+        with CrashedCursors.opened(self._spec) as cursors:
+            return cursors.read(cursors.place(*state.key, state.topic_id))
 
-    def pass_over(self, state: PartitionState, offset: int) -> None:
-        if self._has_cursor and self._spec.options.failure_mode != "THROW":
-            from penstock.engine.pipelines.crashed_cursors import pass_over  # noqa: PLC0415 - as above
+    def pass_over(self, state: PartitionState, offset: int, cursor: int | None) -> None:
+        if self._has_cursor:
+            from penstock.engine.pipelines.crashed_cursors import CrashedCursors  # noqa: PLC0415 - as above
 
-            pass_over(self._spec, state, offset)
+            with CrashedCursors.opened(self._spec) as cursors:
+                cursors.pass_over(cursors.place(*state.key, state.topic_id), offset, cursor)
 
 
 def failure_of(

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.engine.pipelines.group import Membership, new_epoch
 from penstock.engine.pipelines.partitions import PartitionState
-from penstock.kafka.admin import ClusterView
+from penstock.kafka.admin import ClusterView, Watermarks
 from penstock.pipeline.messages import Assignment, Partition
 
 _PER_MILLISECOND: Final = 1_000
@@ -90,3 +90,11 @@ class NullCluster(ClusterView):
         committed_only: bool = True,  # noqa: ARG002 - as above
     ) -> dict[Partition, tuple[int, int]]:
         return {}
+
+    def find_watermarks(
+        self,
+        places: Sequence[Partition],  # noqa: ARG002 - as above
+        *,
+        committed_only: bool = True,  # noqa: ARG002 - as above
+    ) -> Watermarks:
+        return Watermarks()

@@ -239,7 +239,8 @@ class LogMembership(Membership):
         if missing:
             # The topic is being created or deleted, or a partition has no leader: the others go on.
             self._retry.fail()
-            self._trouble = f"no position can be found for {', '.join(_names(sorted(missing))[:5])}"
+            reasons = [self._finder.missing.get(tp, f"{tp[0]}/{tp[1]} does not exist") for tp in sorted(missing)]
+            self._trouble = "; ".join(reasons[:3])
         else:
             self._retry.succeed()
             self._trouble = None

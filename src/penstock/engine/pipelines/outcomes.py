@@ -18,7 +18,7 @@ from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.crashed_events import CrashedEvents
 from penstock.engine.pipelines.dead_letter_writer import DeadLetterWriter
 from penstock.engine.pipelines.group import Membership
-from penstock.engine.pipelines.partitions import PartitionState, PartitionTable
+from penstock.engine.pipelines.partitions import PartitionState, PartitionTable, Poison
 from penstock.engine.pipelines.planner import InFlightUnit, UnitTable
 from penstock.engine.pipelines.stats import OutcomeObserver
 from penstock.engine.pipelines.status import StatusReporter
@@ -304,30 +304,52 @@ class OutcomeHandler:
         poison = state.poison
         if poison is None:
             return
+        throws = self._spec.options.failure_mode == "THROW"
         try:
-            failed = self._crashed.failure(state, poison.offset, stage=poison.stage, reason=poison.reason)
-            if failed is not None and not self._persist([failed], {state.key: state.topic_id}):
+            cursor = self._crashed.cursor(state)
+            failed = self._poison_failure(state, poison, cursor)
+            if failed is not None and failed.record.offset() < poison.offset:
+                # I5: events before it are not in the target yet. They come first, one at a time.
+                state.reach_poison_first(poison.offset)
+                self._react.ready()
                 return
             if failed is not None:
-                self._crashed.pass_over(state, failed.record.offset())
+                if not self._persist([failed], {state.key: state.topic_id}):
+                    return
+                if not throws:
+                    self._crashed.pass_over(state, failed.record.offset(), cursor)
         except Unavailable as error:
             self.trouble.fail()
             self._status.report("waiting", str(error))
             return
+        self._finish_poison(state, poison, failed, cursor, throws=throws and failed is not None)
+
+    def _poison_failure(self, state: PartitionState, poison: Poison, cursor: int | None) -> FailedEvent | None:
+        """None: it took effect although its worker died of it, or it is no longer in the log."""
+        if cursor is not None and cursor > poison.offset:
+            return None
+        first = poison.offset if cursor is None else cursor
+        return self._crashed.failure(state, first, stage=poison.stage, reason=poison.reason)
+
+    def _finish_poison(
+        self, state: PartitionState, poison: Poison, failed: FailedEvent | None, cursor: int | None, *, throws: bool
+    ) -> None:
         where = {"topic": state.topic, "partition": state.partition, "offset": poison.offset}
         log.error("an event killed its process", pipeline=self._spec.name, **where, stage=poison.stage)
-        throws = failed is not None and self._spec.options.failure_mode == "THROW"
+        offset = failed.record.offset() if failed is not None else poison.offset
         with self._partitions.lock:
             if throws:
                 state.poison = None
+            elif cursor is not None:
+                state.follow_cursor(max(cursor, offset + 1))
             else:
-                state.finish_poison(failed.record.offset() if failed is not None else poison.offset)
+                state.finish_poison(offset)
             part = PartitionOutcome(*state.key, state.epoch, state.next_offset, state.pending)
-        if failed is None:
-            outcome = UnitOutcome(0, self._spec.name, 0, "done", [part])
-        else:
-            halt = Halt("throw", failed.failure.error_code, failed.failure.error) if throws else None
-            outcome = UnitOutcome(0, self._spec.name, 0, "done", [part], Counts(failed=1), failures=[failed], halt=halt)
+        outcome = UnitOutcome(0, self._spec.name, 0, "done", [part])
+        if failed is not None:
+            outcome.counts, outcome.failures = Counts(failed=1), [failed]
+            if throws:
+                outcome.halt = Halt("throw", failed.failure.error_code, failed.failure.error)
             self._react.apply_halt(outcome)
         self.commit()
         self._react.ready()

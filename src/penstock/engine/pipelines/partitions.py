@@ -165,7 +165,7 @@ class PartitionState:
         """An isolated unit came back: isolation ends once the suspects are finished."""
         if isolation.until is not None and self.position < isolation.until and not self.at_end:
             return
-        if isolation.size is not None:
+        if isolation.size is not None and not isolation.suspects:
             isolation.size *= 2
             if isolation.size <= _UNNAMED_AT_MOST:
                 return
@@ -224,7 +224,7 @@ class PartitionState:
         False: events in front of it may be unfinished, and too many offsets to name. The next isolated unit then takes
         one event, so that a further death is known to be over the first record behind the position.
         """
-        poison, self.poison = self.poison, None
+        self.poison = None
         single = self.isolation is not None and self.isolation.size == 1
         if offset in self.pending:
             self.pending = tuple(each for each in self.pending if each != offset)
@@ -233,14 +233,25 @@ class PartitionState:
             if single and not self.pending:
                 between = range(0)  # the unit's first record was the poison event: nothing lies in between
             if len(self.pending) + len(between) > PENDING_AT_MOST:
-                self.isolation = Isolation(suspects=(range(offset, offset + 1),), until=offset + 1, size=1)
+                self.reach_poison_first(offset)
                 return False
             self.pending, self.next_offset = (*self.pending, *between), offset + 1
         self.retries = tuple(each for each in self.retries if self.is_open(each.offset))
-        if self.isolation is not None and poison is not None:
-            self.isolation.size = None if self.isolation.suspects else self.isolation.size
+        if self.isolation is not None:
             self._relax(self.isolation)
         return True
+
+    def follow_cursor(self, cursor: int) -> None:
+        """L1: the target's cursor is the position of everything that writes with it; nothing is pending below it."""
+        self.poison = None
+        self.next_offset, self.pending, self.retries = max(self.next_offset, cursor), (), ()
+        if self.isolation is not None:
+            self._relax(self.isolation)
+
+    def reach_poison_first(self, offset: int) -> None:
+        """Events before the poison event are unfinished: they are run alone, one by one, and then it again."""
+        self.poison = None
+        self.isolation = Isolation(suspects=(range(offset, offset + 1),), until=offset + 1, size=1)
 
     # -- commits ---------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Protocol
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.commit_metadata import OpenRetry, decode
+from penstock.kafka.admin import Watermarks
 from penstock.pipeline.messages import Partition
 from penstock.store.offsets import FirstStart
 
@@ -20,9 +21,7 @@ class Cluster(Protocol):
 
     def topics(self, timeout: float | None = None) -> Mapping[str, int]: ...
     def topic_ids(self, names: Sequence[str]) -> Mapping[str, str]: ...
-    def watermarks(
-        self, places: Sequence[Partition], *, committed_only: bool = True
-    ) -> Mapping[Partition, tuple[int, int]]: ...
+    def find_watermarks(self, places: Sequence[Partition], *, committed_only: bool = True) -> Watermarks: ...
     def offsets_for_times(self, times: Mapping[Partition, int]) -> Mapping[Partition, int | None]: ...
 
 
@@ -63,7 +62,7 @@ that was; returns what was recorded first."""
 
 
 class PositionFinder:
-    """Finds positions of one pipeline's partitions. Asks cluster, group and store; keeps nothing."""
+    """Finds positions of one pipeline's partitions by asking cluster, group and store."""
 
     def __init__(
         self,
@@ -78,11 +77,14 @@ class PositionFinder:
         self._source = spec.source.config
         self._cluster, self._committed, self._mirrored = cluster, committed, mirrored
         self._first_starts, self._clock = first_starts, clock
+        self.missing: dict[Partition, str] = {}
+        """Partitions of the last call whose leaders did not answer, and why."""
 
     def find(self, wanted: Sequence[Partition]) -> dict[Partition, Position]:
-        """Positions of these partitions; those that cannot be found now (no leader, being deleted) are left out."""
+        """Positions of these partitions; those that cannot be found now are left out, with the reason in `missing`."""
         ids = self._cluster.topic_ids(sorted({topic for topic, _ in wanted}))
-        bounds = self._cluster.watermarks(list(wanted))
+        marks = self._cluster.find_watermarks(list(wanted))
+        bounds, self.missing = marks.found, dict(marks.unavailable)
         present = [tp for tp in wanted if tp in bounds and tp[0] in ids]
         committed = self._committed(present)
         mirrored = self._mirrored() if len(committed) < len(present) else {}
@@ -102,7 +104,7 @@ class PositionFinder:
             position = locate(bounds=(low, high))
             if position.blocked is not None:
                 # A commit of a consumer that reads uncommitted records may lie beyond the last stable offset.
-                last = self._cluster.watermarks([tp], committed_only=False).get(tp, (low, high))[1]
+                last = self._cluster.find_watermarks([tp], committed_only=False).found.get(tp, (low, high))[1]
                 position = locate(bounds=(low, max(last, high)))
             found[tp] = replace(position, topic_id=topic_id, log_start=low, end=high)
         return found
@@ -115,7 +117,7 @@ class PositionFinder:
         *,
         is_first: bool,
     ) -> dict[Partition, int]:
-        """The start policy applies to partitions that were there at the pipeline's first start; those that appeared later
+        """The start policy applies to partitions that were there at the first start; those that appeared later
         begin at earliest. All instances agree because the first start is recorded once."""
         now = self._clock.now_ms()
         recorded = self._first_starts(self._present_topics(is_first=is_first), now)

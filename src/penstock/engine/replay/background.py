@@ -1,5 +1,5 @@
-"""The store's part of a replay, beside the lanes: dead letters are claimed ahead of them and marked behind them, for the
-store takes longer over a dead letter than a quick action does."""
+"""The store's part of a replay, beside the lanes: dead letters are claimed ahead of them and marked behind them:
+the store takes longer over a dead letter than a quick action does."""
 
 from __future__ import annotations
 

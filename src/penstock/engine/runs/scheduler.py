@@ -212,27 +212,32 @@ class RunScheduler:
     # -- a lane's thread -------------------------------------------------------------------
 
     def _run_lane(self, lane: RunLane) -> None:
-        while True:
-            try:
-                request = self._next_window(lane)
-                if request is None:
-                    return
-                result = lane.worker.run(request)
-                if result.outcome is not None:
-                    self._accept(lane, request, result.outcome)
-                else:
-                    self._lose(lane, request)
-                if lane.worker.tainted and not lane.active:
-                    # A thread hangs in the process, and its other runs have ended.
-                    lane.worker.recycle()
-                    with self._lock:
-                        self._forget(lane)
-            except Exception:
-                # F29: without its thread no run of the lane would ever end.
-                log.exception("a lane of runs failed; it goes on", lane=lane.worker.name)
+        while self.run_window(lane):
+            pass
+
+    def run_window(self, lane: RunLane) -> bool:
+        """Wait for the lane's next window and run it; False: the lane is to end."""
+        try:
+            request = self._next_window(lane)
+            if request is None:
+                return False
+            result = lane.worker.run(request)
+            if result.outcome is not None:
+                self._accept(lane, request, result.outcome)
+            else:
+                self._lose(lane, request)
+            if lane.worker.tainted and not lane.active:
+                # A thread hangs in the process, and its other runs have ended.
+                lane.worker.recycle()
                 with self._lock:
-                    lane.in_window = False
-                self._clock.sleep(_FAULT_PAUSE)
+                    self._forget(lane)
+        except Exception:
+            # F29: without its thread no run of the lane would ever end.
+            log.exception("a lane of runs failed; it goes on", lane=lane.worker.name)
+            with self._lock:
+                lane.in_window = False
+            self._clock.sleep(_FAULT_PAUSE)
+        return True
 
     def _next_window(self, lane: RunLane) -> WindowRequest | None:
         """Block until the lane has something to do; None when it is to end."""
@@ -305,7 +310,7 @@ class RunScheduler:
     def _look(self) -> None:
         while not self._stopping:
             try:
-                self._look_once(rung=self._heard())
+                self.look(rung=self._heard())
             except Unavailable as error:
                 # L6: while the store is unavailable no heartbeat can be written.
                 self._store.note_outage()
@@ -322,7 +327,8 @@ class RunScheduler:
             return False
         return self._bell.wait(_LOOK_EVERY)
 
-    def _look_once(self, *, rung: bool) -> None:
+    def look(self, *, rung: bool) -> None:
+        """Look for runs to begin and for lost ones. `rung`: new runs were announced."""
         # Where the bell rings all the time, too, runs that are kept waiting are noticed (F30).
         waiting = self._store.waiting() if self._gate.is_due("waiting", _LOOK_EVERY) or not rung else None
         if waiting is False:

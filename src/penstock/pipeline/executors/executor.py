@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Literal
 
 from penstock.config.spec import PipelineSpec
@@ -15,7 +15,7 @@ from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.pipeline.chain import Chain, FailedItem, Item
 from penstock.pipeline.in_flight_log import Pages
-from penstock.pipeline.messages import Assignment, FailedEvent, Partition
+from penstock.pipeline.messages import Assignment, FailedEvent, Partition, PartitionOutcome
 from penstock.pipeline.retry import Coordinates, RetryPolicy, RetryState
 from penstock.pipeline.unit_result import ActResult, TimedOut, UnitResult
 
@@ -64,15 +64,30 @@ class ActionExecutor(ABC):
         self.pages = pages
         self.exact = exact
 
-    def stand(self, a: Assignment, *, replays: bool) -> int | None:  # noqa: ARG002 - only a cursor cares
-        """Where to read from, if that is not for the driver to say."""
+    keeps_cursor = False
+    """Whether the target has the position of each partition, in the transaction that has the rows."""
+    cursor_gaps: dict[Partition, tuple[int, int]] = {}  # noqa: RUF012 - never changed here
+    """Cursors that were below the log's start and were moved there in this unit: from, to."""
+
+    def open_cursors(self, assignments: Sequence[Assignment], *, replays: bool) -> None:  # noqa: B027 - only targets with a cursor have them
+        """Read the positions that the target has of these partitions, all at once."""
+
+    def start_offset(self, a: Assignment, *, replays: bool) -> int | None:  # noqa: ARG002 - as above
+        """Where to read from; None: where the assignment says."""
         return None
+
+    def cursor(self, partition: Partition) -> int | None:  # noqa: ARG002 - as above
+        """The position to report; None: where the reader is."""
+        return None
+
+    def reported(self, outcomes: Iterable[PartitionOutcome]) -> None:  # noqa: B027 - as above
+        """The unit's outcome is complete."""
 
     @abstractmethod
     def feed(self, items: list[Item]) -> None:
         """Work on these items, or take them in as far as there is room."""
 
-    def reach(self, ends: dict[Partition, int]) -> None:  # noqa: B027 - only a cursor cares
+    def mark_consumed(self, ends: dict[Partition, int]) -> None:  # noqa: B027 - only a cursor cares
         """All that was read below these offsets was fed, or dropped by a filter."""
 
     @abstractmethod
@@ -107,7 +122,7 @@ class ActionExecutor(ABC):
         """Whether other threads are at work on something."""
         return False
 
-    def calm_down(self) -> None:  # noqa: B027 - what acts in the unit's thread is always calm
+    def wait_idle(self) -> None:  # noqa: B027 - what acts in the unit's thread is always calm
         """Wait until nothing is being acted on."""
 
     @abstractmethod

@@ -191,7 +191,7 @@ class KeyedExecutor(ActionExecutor):
     def busy(self) -> bool:
         return bool(self._flights or self._ready)
 
-    def calm_down(self) -> None:
+    def wait_idle(self) -> None:
         with self._changed:
             while self._flights or (self._ready and self._may_begin):
                 if not self._changed.wait(min(_LOOK_EVERY, self.timeout)):
@@ -200,7 +200,7 @@ class KeyedExecutor(ActionExecutor):
 
     def finish(self) -> list[Item]:
         with self._changed:
-            self.calm_down()
+            self.wait_idle()
             self.note_quick()
             rest = self._returned + [item for queue in self._queues.values() for item in queue]
             self._queues.clear()

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
@@ -17,9 +19,9 @@ from penstock.pipeline.chain import Chain, FailedItem, Item
 from penstock.pipeline.executors.executor import coordinates, partition_of
 from penstock.pipeline.executors.serial import InlineExecutor
 from penstock.pipeline.in_flight_log import Pages
-from penstock.pipeline.messages import Assignment, FailedEvent, Partition
+from penstock.pipeline.messages import Assignment, FailedEvent, Partition, PartitionOutcome
 from penstock.pipeline.unit_result import UnitResult
-from penstock.tables.action import Chunk, SqlAction
+from penstock.tables.action import Chunk, Opening, SqlAction, Written
 from penstock.tables.cursor import Place
 from penstock.tables.errors import Fenced
 
@@ -27,77 +29,168 @@ log = logging.getLogger("penstock.table")
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE: Final = msgspec.msgpack.Decoder(FailedEvent).decode
+_RECREATION_HOLD: Final = 15.0
+"""Seconds for which nothing is written after the leader epoch of a partition went back. The driver compares topic ids
+every 5 s; when the id is still the same after three of these rounds, the broker numbers its epochs in its own way."""
 
 Collected = tuple[Item, FailedEvent | None]
 """An event to be written, or one that failed before it came here."""
 
 
+class TopicRecreated(Unavailable):
+    """The leader epoch of the records went back: the topic was probably deleted and created again."""
+
+    code = "topic-recreated"
+
+
 class Part:
-    """One partition, between its cursor in the database and what was fed of it."""
+    """One partition of the unit: its cursor in the database, and what was fed since."""
 
-    __slots__ = ("began", "collected", "cursor", "end", "epoch", "place", "reported", "settled", "stopped")
+    __slots__ = (
+        *("acted", "assignment", "began", "collected", "cursor", "end", "failed", "left", "place"),
+        *("settled", "stopped", "unsettled"),
+    )
 
-    def __init__(self, place: Place, epoch: int, cursor: int) -> None:
+    def __init__(self, assignment: Assignment, place: Place, cursor: int) -> None:
+        self.assignment = assignment
         self.place = place
-        self.epoch = epoch
         self.cursor = cursor
         self.end = cursor
         """Everything below was fed, or dropped by a filter."""
         self.collected: list[Collected] = []
         self.began = 0.0
-        self.reported = 0
-        """Failures below this offset were told to the driver."""
+        """Monotonic time at which the first of them was collected."""
+        self.left: list[FailedEvent] = []
+        """Failures below the cursor that a dead process had not reported."""
         self.settled: int | None = None
-        """Failures below this offset are dead letters, and the database does not know it yet."""
+        """Failures below this offset are dead letters, which the next chunk notes in the database."""
+        self.unsettled = False
+        """Whether this unit reports failures of it, which the database has as open."""
         self.stopped = False
-        """True: a chunk was not written to its end; nothing behind it is, within this unit."""
+        """True: a chunk was not written to its end; the unit writes nothing more of this partition."""
+        self.acted = 0
+        """L2: events of this unit that were written; all are below the cursor."""
+        self.failed = 0
+        """L2: events of this unit that are noted as failed; all are below the cursor. `left` is not counted."""
 
 
 class TransactionalExecutor(InlineExecutor):
-    """One chunk after the other."""
+    """Writes one chunk after the other. The partition's position is its cursor, which every unit reads again (L5)."""
 
     action: SqlAction[Any]
+    keeps_cursor = True
+    """An event that hangs or kills is passed over in the target by the driver; the unit only names it as a suspect."""
 
-    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
+    def __init__(self, chain: Chain, spec: PipelineSpec, clock: Clock = SYSTEM) -> None:
         super().__init__(chain, spec)
+        self._clock = clock
+        self.action.clock = clock
         self._size, self._seconds = self.action.batch_size, self.action.batch_seconds
-        self._parts: dict[Partition, Part] = {}
-        self._replays = False
-        self._left: list[FailedEvent] = []
         self._throws = spec.options.failure_mode == "THROW"
+        self._replays = False
+        self._waits = False
+        """True: the database takes nothing more in this unit. An outage elsewhere, as of a registry, does not say so: what
+        was read before is written."""
+        self._finished = True
+        """True: the last unit is over; its parts serve its report only."""
+        self._parts: dict[Partition, Part] = {}
+        self._reported: dict[Partition, tuple[Place, int, int]] = {}
+        """L4: place, epoch and next offset of an outcome with failures. An assignment that continues from exactly there
+        says that they are dead letters. Lost with the process: then they are reported again, which changes nothing."""
+        self._leader_epochs: dict[Place, tuple[int, float | None]] = {}
+        """The highest leader epoch of records written, and until when a lower one is held back."""
+        self.cursor_gaps: dict[Partition, tuple[int, int]] = {}
+        """Cursors that were below the log's start and were moved there in this unit: from, to."""
 
     # -- where to begin --------------------------------------------------------------------
 
-    def stand(self, a: Assignment, *, replays: bool) -> int:
-        """The offset to read from: the database's cursor wins over the group's offset, and says so."""
+    def open_cursors(self, assignments: Sequence[Assignment], *, replays: bool) -> None:
+        """Read the cursors of these partitions in one query; `start_offset` then answers from memory.
+
+        Blocks for one transaction. Raises `Unavailable` where the database is away, and `Fenced` where another instance
+        opens the same partition for the first time.
+        """
+        if self._finished:
+            self._parts, self.cursor_gaps, self._finished = {}, {}, False
         self._replays = replays
-        place = Place(self.spec.name, a.topic_id, a.partition, a.topic)
         if replays:
-            self._parts[a.key] = Part(place, a.epoch, a.next_offset)
-            return a.next_offset
+            for a in assignments:
+                self._parts[a.key] = Part(a, self._place(a), a.next_offset)
+            return
+        settled = {a.key: self._settled(a) for a in assignments}
+        # An event that another kind of action left pending was never written here.
+        wanted = [
+            Opening(self._place(a), min(a.pending, default=a.next_offset), a.log_start, settled[a.key] or 0)
+            for a in assignments
+        ]
+        try:
+            opened = self.action.open_all(wanted)
+        except BaseException:
+            self._finished = True
+            raise
+        for a, opening, found in zip(assignments, wanted, opened, strict=True):
+            part = self._parts[a.key] = Part(a, opening.place, found.cursor)
+            part.left = [_DECODE(failure) for failure in found.failures]
+            part.settled = settled[a.key]
+            if found.moved_from is not None:
+                self.cursor_gaps[a.key] = found.moved_from, found.cursor
+            self._log_difference(a, found.cursor, found.moved_from)
+
+    def _place(self, a: Assignment) -> Place:
+        # L4: the topic id is the assignment's, for all that is read and written under it.
+        return Place(self.spec.name, a.topic_id, a.partition, a.topic)
+
+    def _settled(self, a: Assignment) -> int | None:
+        """Failures below this offset were settled: the driver continues where their outcome ended."""
+        reported = self._reported.get(a.key)
+        return a.next_offset if reported == (self._place(a), a.epoch, a.next_offset) else None
+
+    def _log_difference(self, a: Assignment, cursor: int, moved_from: int | None) -> None:
+        where = f"{self.spec.name}: {a.topic}/{a.partition}"
+        if moved_from is not None:
+            text = "%s: the table's cursor %s is below the log's start %s; the events between are gone"
+            log.warning(text, where, moved_from, cursor)
+        elif cursor != a.next_offset:
+            text = "%s: the table's cursor is %s, the group's offset %s; the cursor wins"
+            log.warning(text, where, cursor, a.next_offset)
+
+    def start_offset(self, a: Assignment, *, replays: bool) -> int | None:
+        """The cursor, which wins over the group's offset and its pending offsets; None: a replay has no cursor."""
         part = self._parts.get(a.key)
-        if part is None or (part.epoch, part.place) != (a.epoch, place):
-            cursor, left = self.action.open(place, a.next_offset)
-            self._left += map(_DECODE, left)
-            part = self._parts[a.key] = Part(place, a.epoch, cursor)
-            if cursor != a.next_offset:
-                where = f"{self.spec.name}: {a.topic}/{a.partition}"
-                log.warning(
-                    "%s: the table's cursor is %s, the group's offset %s; the cursor wins", where, cursor, a.next_offset
-                )
-        elif part.reported:
-            # The driver plans a partition again only when all that was told of it is settled.
-            part.settled, part.reported = part.reported, 0
-        part.end, part.stopped = part.cursor, False
-        return part.cursor
+        if self._finished or part is None or part.assignment is not a:
+            self.open_cursors([a], replays=replays)
+        return None if replays else self._parts[a.key].cursor
 
     def begin(self, tally: UnitResult, deadline: Deadline, pages: Pages | None = None, *, exact: bool = True) -> None:
         super().begin(tally, deadline, pages, exact=exact)
-        # Failures of a process that died before it could tell them: settling them again changes nothing.
-        for failed in self._left:
-            self.tally.failures.append(failed)
-            self._parts[failed.record.topic(), failed.record.partition()].reported = failed.record.offset() + 1
-        self._left = []
+        self._waits = False
+        # I1: failures that a dead process left come first; settling them again changes nothing.
+        for part in self._parts.values():
+            if part.left:
+                self.tally.failures += part.left
+                part.left, part.unsettled = [], True
+
+    # -- where it ends ---------------------------------------------------------------------
+
+    def cursor(self, partition: Partition) -> int | None:
+        """L1: the position to report; None: of a replay, which has none. Everything read below it is accounted for."""
+        part = self._parts.get(partition)
+        return None if part is None or self._replays else part.cursor
+
+    def counts(self, partition: Partition) -> tuple[int, int]:
+        """L2: events of this unit that were written and that failed, all of them below the cursor."""
+        part = self._parts.get(partition)
+        return (part.acted, part.failed) if part else (0, 0)
+
+    def reported(self, outcomes: Iterable[PartitionOutcome]) -> None:
+        """The unit's outcome is complete and has its failures: the last call of a unit that did not raise."""
+        for outcome in outcomes:
+            part = self._parts.get(outcome.key)
+            self._reported.pop(outcome.key, None)
+            if part is None or self._replays or outcome.next_offset != part.cursor:
+                continue
+            if part.unsettled or part.settled is not None:
+                self._reported[outcome.key] = part.place, part.assignment.epoch, part.cursor
 
     # -- collecting ------------------------------------------------------------------------
 
@@ -124,13 +217,14 @@ class TransactionalExecutor(InlineExecutor):
                 at -= 1
                 break
             if not part.collected:
-                part.began = time.monotonic()
+                part.began = self._clock.monotonic()
             part.collected.append((item, judged if isinstance(judged, FailedEvent) else None))
             if len(part.collected) >= self._size and not self._flush(part):
                 break
         self._rest += items[at:]
 
-    def reach(self, ends: dict[Partition, int]) -> None:
+    def mark_consumed(self, ends: dict[Partition, int]) -> None:
+        """All that was read below these offsets was fed, or dropped by a filter."""
         waiting = self.waiting
         open_ = {partition_of(item) for item in self._rest}
         for partition, end in ends.items():
@@ -139,14 +233,14 @@ class TransactionalExecutor(InlineExecutor):
 
     def wake(self) -> None:
         super().wake()
-        now = time.monotonic()
+        now = self._clock.monotonic()
         for part in self._parts.values():
             if part.collected and now >= part.began + self._seconds:
                 self._flush(part)
 
     @property
     def next_due(self) -> float | None:
-        due = [part.began + self._seconds for part in self._parts.values() if part.collected]
+        due = [part.began + self._seconds for part in self._parts.values() if part.collected and not part.stopped]
         if (parked := super().next_due) is not None:
             due.append(parked)
         return min(due, default=None)
@@ -155,19 +249,16 @@ class TransactionalExecutor(InlineExecutor):
     def all_done(self) -> bool:
         return super().all_done and not any(part.collected for part in self._parts.values())
 
-    def calm_down(self) -> None:
+    def wait_idle(self) -> None:
         for part in self._parts.values():
             self._flush(part)
 
     def finish(self) -> list[Item]:
-        self.calm_down()
+        self.wait_idle()
         for part in self._parts.values():
-            self._rest += [item for item, _ in part.collected]
-            part.collected = []
+            self._give_back(part)
+        self._finished = True
         return super().finish()
-
-    def overdue(self, now: float) -> bool:  # noqa: ARG002 - a transaction has time-outs of its own, and hurts no event
-        return False
 
     def forget(self, partition: Partition) -> None:
         super().forget(partition)
@@ -177,26 +268,34 @@ class TransactionalExecutor(InlineExecutor):
     # -- writing ---------------------------------------------------------------------------
 
     def _flush(self, part: Part) -> bool:
-        """Write what is collected; False when the database is away: then it is collected still."""
-        if part.stopped or (self.tally.halt is not None and self.tally.halt.kind == "outage"):
+        """Write what is collected; False where it was not written, or not to its end."""
+        if part.stopped or self._waits:
             return False
         if not part.collected and part.end <= part.cursor:
             return True
         try:
-            self._put_again(part) if self._replays else self._put(part)
+            self._check_leader_epoch(part)
+            if self._replays:
+                self._write_again(part)
+            else:
+                self._write(part)
         except Unavailable as error:
-            if isinstance(error, Fenced):
-                # Where it stands now is found out when, and if, the partition is planned again.
-                del self._parts[part.place.topic, part.place.partition]
-                self._rest += [item for item, _ in part.collected]
-                part.collected = []
+            # I5: whether a COMMIT without an answer was carried out is read from the cursor, by the next unit. Nothing
+            # of the chunk is counted here.
+            part.stopped = True
+            # A fenced partition does not keep the others of the unit from being written.
+            self._waits = self._waits or not isinstance(error, Fenced | TopicRecreated)
+            self._give_back(part)
             self.tally.outage(error)
             return False
         return not part.stopped
 
-    def _put(self, part: Part) -> None:
+    def _give_back(self, part: Part) -> None:
+        self._rest += [item for item, _ in part.collected]
+        part.collected = []
+
+    def _write(self, part: Part) -> None:
         events = [item for item, failed in part.collected if failed is None]
-        before = [failed for _, failed in part.collected if failed is not None]
         refused: dict[int, FailedEvent] = {}
 
         def encode(event: Event, error: Exception) -> bytes:
@@ -209,7 +308,7 @@ class TransactionalExecutor(InlineExecutor):
             part.cursor,
             end,
             events,  # type: ignore[arg-type]  # what did not fail is an event
-            [(failed.record.offset(), _ENCODE(failed)) for failed in before],
+            [(failed.record.offset(), _ENCODE(failed)) for _, failed in part.collected if failed is not None],
             encode,
             throws=self._throws,
             settled=part.settled,
@@ -218,26 +317,30 @@ class TransactionalExecutor(InlineExecutor):
         began = time.perf_counter()
         written = self.action.put(chunk)
         self.chain.times.add("write", time.perf_counter() - began, len(events))
-        part.settled = None
-        part.cursor = written.end
-        self._note_end(part)
-        done = [each for each in part.collected if each[0].record.offset() < written.end]
-        self._count(part, done, refused)
+        self._note_end(part, written.end)
+        self._accept(part, written, refused)
         if events:
             self.tally.sample(events[-1])
-        left = [each for each in part.collected if each[0].record.offset() >= written.end]
-        part.collected = []
-        if left:
-            self._rest += [item for item, _ in left]
+
+    def _accept(self, part: Part, written: Written, refused: dict[int, FailedEvent]) -> None:
+        """The transaction is durable: everything below the new cursor is done, and counted here alone."""
+        part.cursor, part.settled = written.end, None
+        done = [each for each in part.collected if each[0].record.offset() < written.end]
+        part.collected = [each for each in part.collected if each[0].record.offset() >= written.end]
+        self._count(part, done, refused)
+        cut = bool(part.collected)
+        if cut:
+            self._give_back(part)
             part.end, part.stopped = written.end, True
         if written.waits is not None:
+            self._waits = True
             self.tally.outage(written.waits)
-        elif left:
+        elif cut:
             # With THROW the chunk ended at an event that the database refuses.
             event, error = written.refused[0]
             self.tally.take(self.tally.made(event, "write", error))
 
-    def _put_again(self, part: Part) -> None:
+    def _write_again(self, part: Part) -> None:
         events = [item for item, failed in part.collected if failed is None]
         refused = self.action.put_again(part.place, events)  # type: ignore[arg-type]  # as above
         made = {event.record.offset(): self.tally.made(event, "write", error) for event, error in refused}
@@ -246,21 +349,64 @@ class TransactionalExecutor(InlineExecutor):
         part.cursor = part.end
 
     def _count(self, part: Part, done: list[Collected], refused: dict[int, FailedEvent]) -> None:
-        """In their order, for the breaker looks at the last ones."""
+        """In their order: the breaker looks at the last ones."""
         for item, failed in done:
             failure = failed or refused.get(item.record.offset())
             if failure is None:
+                part.acted += 1
                 with self.tally.lock:
                     self.tally.acted += 1
             else:
-                part.reported = item.record.offset() + 1
+                part.failed += 1
+                part.unsettled = True
                 self.tally.take(failure)
+
+    # -- a topic that was created again ----------------------------------------------------
+
+    def _check_leader_epoch(self, part: Part) -> None:
+        """I5: records of a topic that was deleted and created again are not written under the former topic's cursor.
+
+        The client asks for records by the topic's name and offset, and reads on in the new topic where that is long
+        enough. Leader epochs never go back within a topic, and begin anew with a new one. What this does not find: a
+        new topic that is longer than the old position, before the driver has compared topic ids, where the old topic
+        never had a second leader epoch, or where this process has written nothing of it yet.
+        """
+        if self._replays or not part.collected:
+            return
+        highest, held_until = self._leader_epochs.get(part.place, (-1, None))
+        first, last = _leader_epoch(part.collected[0][0]), _leader_epoch(part.collected[-1][0])
+        if first is None or last is None:
+            return
+        if last >= max(first, highest):
+            self._leader_epochs[part.place] = last, None
+            return
+        now = self._clock.monotonic()
+        if held_until is None:
+            held_until = now + _RECREATION_HOLD
+            self._leader_epochs[part.place] = max(first, highest), held_until
+        if now < held_until:
+            where = f"{part.place.topic}/{part.place.partition}"
+            raise TopicRecreated(
+                f"the leader epoch of {where} went back from {max(first, highest)} to {last}: the topic was probably"
+                " deleted and created again",
+                hint="nothing is written until its topic id was compared",
+            )
+        self._leader_epochs[part.place] = last, None
+
+    # -- the in-flight log -----------------------------------------------------------------
 
     def _note_begin(self, part: Part, end: int) -> None:
         if self.pages is not None:
             key = (part.place.topic, part.place.partition)
             self.pages.working({key: part.cursor}, {key: end})
 
-    def _note_end(self, part: Part) -> None:
+    def _note_end(self, part: Part, end: int) -> None:
         if self.pages is not None:
-            self.pages.done({(part.place.topic, part.place.partition): part.cursor})
+            self.pages.done({(part.place.topic, part.place.partition): end})
+
+
+def _leader_epoch(item: Item) -> int | None:
+    """None: not known, as of records that do not come from a broker."""
+    found = getattr(item.record, "leader_epoch", None)
+    epoch = found() if found is not None else None
+    return epoch if epoch is not None and epoch >= 0 else None

@@ -9,8 +9,8 @@ from penstock.config.secret_values import Resolved
 from penstock.config.spec import ConnectionSpec
 from penstock.config.trigger import GROUP_PREFIX, check_kafka
 from penstock.core.errors import PenstockError
+from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.groups import groups_of
 from penstock.service.lightning.reading import read_project
 from penstock.service.trigger_specs import source_of
 
@@ -34,7 +34,8 @@ def _groups(written: Any, timeout: float) -> list[dict[str, Any]]:
     if not config.get("hosts") or not config.get("topics"):
         return []
     connection = ConnectionSpec.model_validate(source_of(Resolved(config, frozenset()))["connection"])
-    groups = groups_of(KafkaClientConfig.of(connection), GROUP_PREFIX, timeout)
+    with ClusterView(KafkaClientConfig.of(connection), timeout) as cluster:
+        groups = cluster.groups(GROUP_PREFIX)
     rows = [
         {"group": name, "topics": topics, "reads_all": set(config["topics"]) <= set(topics)}
         for name, topics in groups.items()

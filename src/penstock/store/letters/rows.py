@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from penstock.core.dead_letter import DeadLetter, Failure
 from penstock.core.event import Headers, Record
+from penstock.store.errors import StoreRowUnreadable
 from penstock.store.letters import search
 from penstock.store.letters.model import (
     ClaimedLetter,
@@ -19,7 +20,7 @@ from penstock.store.letters.model import (
     StoredDeadLetter,
 )
 from penstock.store.letters.payloads import PayloadFiles
-from penstock.store.tables import clean, dead_letters
+from penstock.store.tables import clean, dead_letter_payloads, dead_letters
 
 _STATEMENT_BYTES: Final = 8_000_000
 """Payloads sent at once; more at a time is not faster and is held in memory several times over."""
@@ -151,7 +152,7 @@ def claimed(row: Any, files: PayloadFiles) -> ClaimedLetter:
         offset,
         key,
         files.get(file) if file else value,
-        None if headers == "[]" else _HEADERS.decode(headers),
+        None if headers == "[]" else _headers(number, headers),
         timestamp,
         kind,
     )
@@ -170,8 +171,19 @@ def _letter(row: sa.RowMapping, files: PayloadFiles) -> DeadLetter:
         offset=row["offset"],
         key=row["key"],
         value=files.get(row["value_file"]) if row["value_file"] else row["value"],
-        headers=_HEADERS.decode(row["headers"]),
+        headers=_headers(row["id"], row["headers"]),
         timestamp=row["timestamp"],
         timestamp_type=row["timestamp_type"],
         failure=failure,
     )
+
+
+def _headers(letter_id: int, text: str) -> Headers:
+    try:
+        return _HEADERS.decode(text)
+    except msgspec.MsgspecError:
+        # I8: headers may hold secrets; their size says enough.
+        received = f"{len(text)} characters"
+        raise StoreRowUnreadable(
+            dead_letter_payloads.name, letter_id, "headers", received, allowed="pairs of a name and a value"
+        ) from None

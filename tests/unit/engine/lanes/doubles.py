@@ -15,7 +15,7 @@ from penstock.engine.spark.context import WindowLost
 from penstock.engine.spark.worker_process import WorkerProcess
 from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import UnitOutcome, UnitRequest
-from penstock.worker.protocol import WindowOutcome, WindowRequest
+from penstock.worker.protocol import RunsOutcome, WindowOutcome, WindowRequest
 
 METRICS = Metrics()
 """Prometheus has one of each."""
@@ -118,6 +118,12 @@ class Process:
         self.pid = pid
         self.detached: dict[int, UnitRequest] = {}
         self.tainted = False
+        self.token = ""
+
+
+def _no_runs(request: WindowRequest, process: Process) -> RunsOutcome:
+    process.token = process.token or (request.runs.token if request.runs else "")
+    return RunsOutcome(process.token, 0, {}, 0, more=False)
 
 
 class Backend:
@@ -143,6 +149,7 @@ class Backend:
         """Pipelines whose units are detached, and are until the test takes the name out."""
         self.answer: Callable[[WindowRequest, WindowOutcome], Any] = lambda _, outcome: outcome
         """What comes back instead of the right outcome."""
+        self.runs: Callable[[WindowRequest, Process], RunsOutcome] = _no_runs
         self._pids = itertools.count(101)
 
     def run(self, request: WindowRequest) -> WindowOutcome:
@@ -170,8 +177,9 @@ class Backend:
         units += [
             UnitOutcome(u.unit, u.pipeline, u.revision, "detached") for u in request.units if u.unit in process.detached
         ]
+        runs = None if request.runs is None else self.runs(request, process)
         running = list(process.detached)
-        return WindowOutcome(request.lane, process.pid, units, running, request.seconds, process.tainted)
+        return WindowOutcome(request.lane, process.pid, units, running, request.seconds, process.tainted, runs=runs)
 
     # -- as `WindowBackend` ----------------------------------------------------------------
 

@@ -72,7 +72,7 @@ def test_f25_a_coordinator_that_is_loading_is_waited_for_inside_the_group() -> N
     assert driver.runner.state == "waiting"
     assert not driver.group.member.closed
     driver.group.refuse = None
-    driver.time.advance(5)
+    driver.pass_time(5)
     driver.tick()
     assert set(positions(driver)) == {A, B}
 
@@ -84,7 +84,7 @@ def test_f25_a_partition_without_a_leader_does_not_hold_up_the_others() -> None:
     assert positions(driver) == {B: 0}
     assert driver.plan() is not None
     driver.cluster.offline = set()
-    driver.time.advance(20)
+    driver.pass_time(20)
     driver.tick()
     assert set(positions(driver)) == {A, B}
 
@@ -106,7 +106,7 @@ def test_f35_a_commit_beyond_the_end_is_looked_at_again() -> None:
     driver.join(A, B)
     assert "beyond the end" in (driver.runner.reason or "")
     driver.cluster.ends["t"][0] = 20
-    driver.time.advance(15)
+    driver.pass_time(15)
     driver.tick()
     assert positions(driver) == {A: 15, B: 10}
 
@@ -141,13 +141,13 @@ def test_f6_a_stateless_pipeline_keeps_its_positions_through_an_outage(outage: s
     driver.cluster.ends["t"] = [200, 200]
     if outage == "poll":
         driver.cluster.unavailable = True
-        driver.time.advance(60)
+        driver.pass_time(60)
         driver.tick()
         driver.cluster.unavailable = False
     else:
         driver.runner.membership.leave()
         driver.runner.membership.join()
-    driver.time.advance(10)
+    driver.pass_time(10)
     driver.tick()
     assert positions(driver) == {A: 110, B: 110}
 
@@ -179,7 +179,6 @@ def test_a_revoked_partition_is_finished_and_committed_before_it_is_released() -
 def test_a_drain_that_takes_too_long_kills_the_worker_before_the_partition_is_released() -> None:
     driver = started(start="earliest")
     request = planned(driver)
-    driver.runner._mail = Waiting(driver)  # type: ignore[assignment]  # a mailbox in which time passes
     driver.group.member.listener.revoked([A, B])
     assert driver.dispatcher.cancelled == [{request.unit}]
 
@@ -188,19 +187,5 @@ def test_f27_a_drain_while_the_store_is_unavailable_kills_no_worker() -> None:
     driver = started(start="earliest")
     driver.store.unavailable = True
     driver.deliver(done(planned(driver), {A: 10}, failures=[failed(A, 3)]))
-    driver.runner._mail = Waiting(driver)  # type: ignore[assignment]  # as above
     driver.group.member.listener.revoked([A, B])
     assert driver.dispatcher.cancelled == []
-
-
-class Waiting:
-    """An empty mailbox: waiting for it takes simulated time."""
-
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-
-    def get(self, timeout: float = 0.0) -> None:
-        self._driver.time.advance(timeout)
-
-    def put(self, item: object) -> None:
-        raise AssertionError("nothing arrives in this test")

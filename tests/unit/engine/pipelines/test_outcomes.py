@@ -40,11 +40,11 @@ def test_i01_failures_are_durable_before_their_offsets_are_committed(driver: Dri
     driver.deliver(done(request, {A: 10}, failures=[failed(A, 3)]))
     assert driver.group.offset(A) == 0
     assert driver.plan() is None, "its partitions wait for the store"
-    driver.time.advance(60)
+    driver.pass_time(60)
     driver.tick()
     assert driver.group.offset(A) == 0
     driver.store.unavailable = False
-    driver.time.advance(60)
+    driver.pass_time(60)
     driver.tick()
     assert driver.store.offsets_of_letters == [3]
     assert driver.group.offset(A) == 10
@@ -58,7 +58,7 @@ def test_l2_an_outcome_that_does_not_add_up_is_rejected_and_its_range_repeated(d
     assert driver.group.offset(A) == 0
     assert driver.runner.state == "waiting"
     assert "t/0" in (driver.runner.reason or "")
-    driver.time.advance(60)
+    driver.pass_time(60)
     again = planned(driver)
     assert [a.next_offset for a in again.assignments] == [0, 0]
     assert again.revision != request.revision, "the worker builds the pipeline anew"
@@ -116,7 +116,7 @@ def test_f27_failures_of_a_lost_partition_are_not_settled_by_its_former_owner(dr
     driver.deliver(done(planned(driver), {A: 10}, failures=[failed(A, 3)]))
     driver.group.member.listener.lost([A])
     driver.store.unavailable = False
-    driver.time.advance(60)
+    driver.pass_time(60)
     driver.tick()
     assert driver.store.offsets_of_letters == []
     assert driver.group.offset(A) == 0
@@ -128,7 +128,7 @@ def test_a_refused_commit_is_repeated_before_anything_is_planned(driver: Driver)
     assert driver.plan() is None
     assert driver.runner.state == "waiting"
     driver.group.refuse = None
-    driver.time.advance(60)
+    driver.pass_time(60)
     driver.tick()
     assert driver.group.offset(A) == 10
     assert driver.plan() is not None
@@ -188,7 +188,7 @@ def test_i06_a_poison_event_waits_for_the_store(driver: Driver) -> None:
     driver.tick()
     assert driver.store.offsets_of_letters == []
     driver.crashed.unavailable = False
-    driver.time.advance(60)
+    driver.pass_time(60)
     driver.tick()
     assert driver.store.offsets_of_letters == [0]
     assert driver.group.offset(A) == 1
@@ -208,7 +208,7 @@ def test_a_unit_that_returned_before_its_worker_died_is_not_lost(driver: Driver)
     driver.deliver(done(request, {A: 10}, failures=[failed(A, 3)]))
     driver.runner.lose({request.unit}, {}, stage="crash", reason="killed")
     driver.store.unavailable = False
-    driver.time.advance(60)
+    driver.pass_time(60)
     driver.tick()
     assert driver.group.offset(A) == 10
     assert driver.store.offsets_of_letters == [3]
