@@ -13,6 +13,7 @@ from typing import Literal
 
 from penstock.core.errors import Unavailable
 from penstock.core.event import Record
+from penstock.kafka.admin import Watermarks
 from tests.simulation.network import Network
 from tests.simulation.scheduler import EPOCH, Process, Scheduler, Task
 
@@ -201,10 +202,13 @@ class ClusterFake:
         self._ask()
         return {name: self._log.topics[name].id for name in names if name in self._log.topics}
 
+    def find_watermarks(self, places: Iterable[Place], *, committed_only: bool = True) -> Watermarks:
+        return Watermarks(self.watermarks(places, committed_only=committed_only))
+
     def watermarks(self, places: Iterable[Place], *, committed_only: bool = True) -> dict[Place, tuple[int, int]]:
         self._ask()
         return {
-            (name, p): (part.start, part.stable_end)
+            (name, p): (part.start, part.stable_end if committed_only else part.end)
             for name, p in places
             if name in self._log.topics and p < len(self._log.topics[name].partitions)
             for part in [self._log.topics[name].partitions[p]]

@@ -182,25 +182,27 @@ class SimCrashedEvents:
         world.network.call(self._seams.process)
         if world.log.away or self._seams.process in world.network.cut:
             raise Unavailable("the event cannot be read")
-        if self._has_cursor and (self._cursor(state) or -1) > offset:
-            return None
         topic = world.log.topics.get(state.topic)
         if topic is None or state.partition >= len(topic.partitions):
             return None
         found = topic.partitions[state.partition].next_record(offset)
         return None if found is None else failure_for(found.record, stage=stage, reason=reason)
 
-    def pass_over(self, state: PartitionState, offset: int) -> None:
+    def pass_over(self, state: PartitionState, offset: int, cursor: int | None) -> None:
+        """As `CrashedCursors.pass_over`."""
         if not self._has_cursor:
             return
-        cursor = self._cursor(state)
-        if cursor is None or cursor <= offset:
-            key = (self._model.name, state.topic_id, state.partition)
-            target = self._seams.world.target
-            try:
-                target.write(self._seams.process, key, cursor, offset + 1, [], {}, in_store=self._in_store)
-            except Fenced as error:
-                raise Unavailable("the cursor has moved meanwhile") from error
+        found = self.cursor(state)
+        if found is not None and found > offset:
+            return
+        key = (self._model.name, state.topic_id, state.partition)
+        expected = None if found is None else offset if cursor is None else min(cursor, offset)
+        try:
+            self._seams.world.target.write(
+                self._seams.process, key, expected, offset + 1, [], {}, in_store=self._in_store
+            )
+        except Fenced as error:
+            raise Unavailable("the cursor has moved meanwhile") from error
 
     @property
     def _has_cursor(self) -> bool:
@@ -210,7 +212,9 @@ class SimCrashedEvents:
     def _in_store(self) -> bool:
         return self._model.kind == "work order"
 
-    def _cursor(self, state: PartitionState) -> int | None:
+    def cursor(self, state: PartitionState) -> int | None:
+        if not self._has_cursor:
+            return None
         key = (self._model.name, state.topic_id, state.partition)
         return self._seams.world.target.cursor(self._seams.process, key, in_store=self._in_store)
 
