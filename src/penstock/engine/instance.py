@@ -69,7 +69,7 @@ class Instance:
         self.invalid: list[StateRow] = []
         self.stopped_cleanly = True
         """False: a pipeline was still at work when the time for its stop was over."""
-        self.taps = Taps()
+        self.taps = Taps(clock)
         self._idle_policy = IdlePolicy(threads=threads)
         self._clusters: dict[object, ClusterView] = {}
         self._idle_watchers: dict[object, IdleWatcher] = {}

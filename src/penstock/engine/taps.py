@@ -1,13 +1,13 @@
-"""Taps: who looks at which pipelines' stages now. While nobody does, planning a unit asks one empty dictionary."""
+"""Taps: live samples of pipelines' stages. While no tap is open, planning a unit looks into one empty dictionary."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.pipeline.samples import Allowance, Sample, TapStage, TapWish
 
 MOST_PER_SECOND: Final = 1_000
@@ -24,11 +24,12 @@ class Tap:
         self, taps: Taps, pipeline: str, stages: Sequence[TapStage], per_second: float, seconds: float
     ) -> None:
         self.pipeline, self.stages, self.per_second = pipeline, frozenset(stages), per_second
-        self.ends_at = time.monotonic() + seconds
+        self._clock = taps.clock
+        self.ends_at = self._clock.monotonic() + seconds
         self._taps = taps
         self._news = threading.Condition()
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
-        self._budget = _Budget(per_second)
+        self._budget = _Budget(per_second, self._clock)
         self.dropped = 0
         """Samples that nobody took in time."""
 
@@ -43,7 +44,7 @@ class Tap:
         mine = [sample for sample in samples if sample.stage in self.stages]
         with self._news:
             # Others may have asked for more than this one.
-            room = int(self._budget.there(time.monotonic(), least=len(self.stages)))
+            room = int(self._budget.there(self._clock.monotonic(), least=len(self.stages)))
             chosen = mine if len(mine) <= room else [mine[place * len(mine) // room] for place in range(room)]
             self._budget.spend(len(chosen))
             self.dropped += max(0, len(self._samples) + len(chosen) - _KEPT)
@@ -57,8 +58,8 @@ class Tap:
 class _Budget:
     """Samples that may be taken now: so many a second, and what was not taken in the last seconds."""
 
-    def __init__(self, per_second: float) -> None:
-        self.per_second, self._since = per_second, time.monotonic()
+    def __init__(self, per_second: float, clock: Clock) -> None:
+        self.per_second, self._since = per_second, clock.monotonic()
         self._left = per_second * _ADDS_UP
 
     def there(self, now: float, least: int) -> float:
@@ -74,9 +75,10 @@ class _Budget:
 
 
 class Taps:
-    """Of an instance; they outlive the flows, which are made anew when their spec changes."""
+    """The taps of an instance; they outlive the runners, which are replaced when their spec changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self.clock = clock
         self._lock = threading.Lock()
         self._open: dict[str, list[Tap]] = {}
         self._budgets: dict[str, dict[TapStage, _Budget]] = {}
@@ -96,16 +98,16 @@ class Taps:
         self._open.pop(pipeline, None)
         self._budgets.pop(pipeline, None)
         if taps:
-            self._open[pipeline], self._budgets[pipeline] = taps, _wanted(taps)
+            self._open[pipeline], self._budgets[pipeline] = taps, _wanted(taps, self.clock)
 
     def wish(self, pipeline: str, lanes: int) -> TapWish | None:
         """What the next unit shall hand over, one of so many lanes; None: nothing."""
         if pipeline not in self._open:
             return None
-        now, shares = time.monotonic(), max(1, lanes)
+        now, shares = self.clock.monotonic(), max(1, lanes)
         with self._lock:
             taps = self._open.get(pipeline, [])
-            # A looker may be gone without a word.
+            # A tap ends by itself when its reader is gone.
             if any(tap.ends_at <= now for tap in taps):
                 self._keep(pipeline, [tap for tap in taps if tap.ends_at > now])
             # However few are wanted: each lane takes one now and then.
@@ -126,10 +128,10 @@ class Taps:
             tap.put(samples)
 
 
-def _wanted(taps: Sequence[Tap]) -> dict[TapStage, _Budget]:
+def _wanted(taps: Sequence[Tap], clock: Clock) -> dict[TapStage, _Budget]:
     """Of each stage as much as who wants most of it; a looker's samples are shared out evenly over its stages."""
     most: dict[TapStage, float] = {}
     for tap in taps:
         for stage in tap.stages:
             most[stage] = max(most.get(stage, 0.0), tap.per_second / len(tap.stages))
-    return {stage: _Budget(rate) for stage, rate in most.items()}
+    return {stage: _Budget(rate, clock) for stage, rate in most.items()}

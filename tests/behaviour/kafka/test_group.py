@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -12,8 +13,8 @@ from penstock.config.spec import ConnectionSpec
 from penstock.core.clock import Clock
 from penstock.core.threads import Threads
 from penstock.kafka.client import KafkaClientConfig
-from penstock.kafka.group_consumer import GroupConsumer, RebalanceListener
-from tests.behaviour.kafka.group import GroupSuite, Scene
+from penstock.kafka.group_consumer import Commit, CommitRefused, GroupConsumer, RebalanceListener
+from tests.behaviour.kafka.group import GroupSuite, Log, Scene
 from tests.support.fake_group import FakeGroup, FakeGroupConsumer
 from tests.support.kafka import KafkaBroker
 from tests.support.waiting import until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine import taps as module
+from penstock.core.clock import Clock
 from penstock.engine.taps import Taps
 from penstock.pipeline.samples import Allowance, Sample, TapStage
 
@@ -12,16 +12,12 @@ from penstock.pipeline.samples import Allowance, Sample, TapStage
 class _Clock:
     def __init__(self) -> None:
         self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
+        self.clock = Clock(monotonic=lambda: self.now)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
-    made = _Clock()
-    monkeypatch.setattr(module, "time", made)
-    return made
+def clock() -> _Clock:
+    return _Clock()
 
 
 def sample(stage: TapStage = "act", offset: int = 0) -> Sample:
@@ -61,7 +57,7 @@ def taken(taps: Taps, clock: _Clock, lanes: int, windows: int, seconds: float, *
 def test_as_many_samples_come_as_were_asked_for_whatever_windows_take(
     clock: _Clock, per_second: float, lanes: int, seconds: float
 ) -> None:
-    taps = Taps()
+    taps = Taps(clock.clock)
     tap = taps.open("p", ["act", "decode"], per_second, 300)
     taken(taps, clock, lanes, int(10 / seconds), seconds)
     tap.take(10_000, 0)
@@ -72,20 +68,20 @@ def test_as_many_samples_come_as_were_asked_for_whatever_windows_take(
 
 
 def test_what_was_not_taken_adds_up_to_two_seconds_and_no_more(clock: _Clock) -> None:
-    taps = Taps()
+    taps = Taps(clock.clock)
     taps.open("p", ["act", "decode"], 20, 300)
     taken(taps, clock, 2, 60, 1.0, hungry=False)
     assert taps.wish("p", 2) == {stage: Allowance(10, 5) for stage in ("act", "decode")}, "lanes and stages share"
 
 
 def test_few_samples_of_many_stages_come_now_and_then(clock: _Clock) -> None:
-    taps = Taps()
+    taps = Taps(clock.clock)
     taps.open("p", ["act", "decode", "filter"], 1, 300)
     assert taken(taps, clock, 2, 60, 1.0) == pytest.approx(60, abs=9)
 
 
 def test_who_asks_for_few_samples_is_not_flooded_by_who_asks_for_many(clock: _Clock) -> None:
-    taps = Taps()
+    taps = Taps(clock.clock)
     few, many = taps.open("p", ["act"], 10, 300), taps.open("p", ["act", "decode"], 1_000, 300)
     taken(taps, clock, 1, 10, 1.0)
     assert len(few.take(10_000, 0)) == pytest.approx(110, abs=11)
@@ -93,7 +89,7 @@ def test_who_asks_for_few_samples_is_not_flooded_by_who_asks_for_many(clock: _Cl
 
 
 def test_each_looker_gets_its_stages_and_a_slow_one_the_newest(clock: _Clock) -> None:
-    taps = Taps()
+    taps = Taps(clock.clock)
     acts, filters, other = (
         taps.open("p", ["act"], 1_000, 60),
         taps.open("p", ["filter"], 5_000, 60),
@@ -112,7 +108,7 @@ def test_each_looker_gets_its_stages_and_a_slow_one_the_newest(clock: _Clock) ->
 
 
 def test_a_tap_whose_looker_is_gone_ends_with_its_time(clock: _Clock) -> None:
-    taps = Taps()
+    taps = Taps(clock.clock)
     taps.open("p", ["act"], 10, 30)
     clock.now += 29
     assert taps.wish("p", 1) is not None

@@ -424,7 +424,7 @@ class GroupMembership(LogMembership):
 
     def _mirrored(self) -> dict[Partition, Remembered]:
         rows = self._context.store.offsets.mirrored(self.spec.group)
-        return {tp: Remembered(row.offset, row.metadata) for tp, row in rows.items()}
+        return {tp: Remembered(row.offset, row.metadata, row.topic_id or None) for tp, row in rows.items()}
 
     def _first_starts(self, topics: Mapping[str, int], now: int) -> Mapping[str, FirstStart]:
         return self._context.store.offsets.first_start(self.spec.group, topics, now)

@@ -31,6 +31,8 @@ class Remembered:
 
     offset: int
     metadata: str
+    topic_id: str | None = None
+    """Of the topic that the offset is for, where it is known besides the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +174,9 @@ def find(
 def _resume(name: str, topic_id: str, remembered: Remembered, bounds: tuple[int, int]) -> Position:
     low, high = bounds
     known = decode(remembered.offset, remembered.metadata)
-    if known.topic_id is not None and known.topic_id != topic_id:
-        was = f"id {known.topic_id} is now {topic_id}"
+    former = known.topic_id or remembered.topic_id
+    if former is not None and former != topic_id:
+        was = f"id {former} is now {topic_id}"
         note = ("recreated", f"{name}: the topic was re-created ({was}); beginning at {low}")
         return Position(low, commit=True, note=note)
     if remembered.offset < low:

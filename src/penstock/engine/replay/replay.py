@@ -407,8 +407,7 @@ class ReplayLane:
             return
         failed = self._durably(lambda: self._work.failure_of(segment, offset, stage, reason))
         before = segment.open
-        segment.killer, segment.few = None, None
-        segment.finish(failed.record.offset() if failed else offset)
+        segment.finish_killer(failed.record.offset() if failed else offset)
         if failed is None:
             return
         self._settle([(segment, before)], [(segment, failed)])

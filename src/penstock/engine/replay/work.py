@@ -162,6 +162,12 @@ class ReplaySegment:
             self.next_offset, self.pending = offset + 1, (*self.pending, *before)
         self.retries = tuple((retry, due) for retry, due in self.retries if self._is_open(retry.offset))
 
+    def finish_killer(self, offset: int) -> None:
+        """The killer, found at this offset, has failed: go on behind it."""
+        self.killer, self.few = None, None
+        self.finish(offset)
+        self._relax()
+
     def _is_open(self, offset: int) -> bool:
         return offset >= self.next_offset or offset in self.pending
 
