@@ -9,7 +9,6 @@ import random
 import sys
 from pathlib import Path
 
-from tests.simulation import logs
 from tests.simulation.campaign import Failure, Summary, campaign, run, shrink
 from tests.simulation.instance import MakeDriver
 from tests.simulation.schedule import draw
@@ -55,7 +54,6 @@ def _driver(*, model: bool) -> MakeDriver:
 
 
 def _replay(seed: int, make: MakeDriver, lines: int) -> int:
-    logs.configure()
     schedule = draw(seed)
     world = run(schedule, make)
     print(Failure(schedule, world.judge.findings).report(make, lines))

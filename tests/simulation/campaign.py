@@ -32,9 +32,7 @@ class Failure:
     def report(self, make: MakeDriver, lines: int = 60) -> str:
         """Readable: the smallest schedule, the trace before the first finding, and the schedule as code."""
         schedule = self.smallest or self.schedule
-        logs.configure(everything=True)
         world = run(schedule, make, trace=True)
-        logs.configure()
         found = [at for at, (_, text) in enumerate(world.notes) if text.startswith("FOUND")]
         end = found[0] + 3 if found else len(world.notes)
         trace = [f"{moment:10.3f} {text[:300]}" for moment, text in world.notes[max(0, end - lines) : end]]
@@ -116,7 +114,6 @@ def campaign(
     on_progress: Callable[[Summary], None] | None = None,
 ) -> Summary:
     """Run schedules for so many seconds, or so many schedules; end early after `stop_at` failing ones."""
-    logs.configure()
     summary = Summary(seed)
     began = time.monotonic()
     for number in seeds(seed):

@@ -209,6 +209,9 @@ class SimConsumer:
             self._call("on_revoke", gone)
         finally:
             self.in_revoke = set()
+        while self._requests and not member.expired:
+            # Requests of one connection are served in order: the group hears of the release after the commits.
+            self._world.scheduler.block(0.2)
         member.owned.difference_update(gone)
         for other in self._group.members.values():
             other.consumer.notify()

@@ -12,27 +12,30 @@ if TYPE_CHECKING:
 _worlds: list[World] = []
 
 
+class SimLogger:
+    """Made once for each logger of the driver; costs next to nothing while no trace is wanted."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def bind(self, **_: object) -> SimLogger:
+        return self
+
+    new = bind
+
+    def _note(self, event: str, **values: Any) -> None:
+        if _worlds and _worlds[0].trace:
+            text = ", ".join(f"{name}={value}" for name, value in values.items())
+            _worlds[0].note(f"log: {event} {text}")
+
+    debug = info = warning = error = critical = _note
+
+    def exception(self, event: str, **values: Any) -> None:
+        self._note(event, **values)
+        if _worlds:
+            _worlds[0].scheduler.complain(f"unexpected error: {event}", error=True)
+
+
 def attend(world: World) -> None:
     """From now on the log is about this world."""
+    structlog.configure(wrapper_class=SimLogger, cache_logger_on_first_use=True)
     _worlds[:] = [world]
-
-
-def _take(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:
-    if _worlds:
-        world = _worlds[0]
-        if world.trace:
-            text = ", ".join(f"{name}={value}" for name, value in event.items() if name not in ("event", "exc_info"))
-            world.note(f"log: {event.get('event')} {text}")
-        if event.get("exc_info"):
-            world.scheduler.complain(f"unexpected error: {event.get('event')}", error=True)
-    raise structlog.DropEvent
-
-
-def configure(*, everything: bool = False) -> None:
-    """`everything`: also what is below an error; only a replay with a trace wants it."""
-    level = 10 if everything else 40
-    structlog.configure(
-        processors=[_take],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        cache_logger_on_first_use=False,
-    )

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from penstock.engine.pipelines.group import _Callbacks
 from penstock.engine.pipelines.outcomes import OutcomeHandler
 from penstock.engine.pipelines.partitions import PartitionState
+from penstock.kafka.group_consumer import GroupConsumer
 from tests.simulation.schedule import Schedule
 from tests.simulation.world import World
 
@@ -63,7 +64,11 @@ def _advance_with(change: Callable[[Any], Any]) -> Iterator[None]:
 
 @contextmanager
 def _late_callback_accepted() -> Iterator[None]:
-    with patch.object(_Callbacks, "detach", lambda self: None):
+    @contextmanager
+    def listener(self: Any) -> Iterator[Any]:
+        yield self._listener
+
+    with patch.object(_Callbacks, "detach", lambda self: None), patch.object(GroupConsumer, "_callback", listener):
         yield
 
 
@@ -111,7 +116,7 @@ MUTATIONS = (
     Mutation(
         "pending offset dropped", "PartitionState.advance", lambda: _advance_with(lambda part: replace(part, pending=()))
     ),
-    Mutation("late callback accepted", "_Callbacks.detach", _late_callback_accepted),
+    Mutation("late callback accepted", "_Callbacks.detach, GroupConsumer._callback", _late_callback_accepted),
     Mutation("in-flight log trusted as done", "OutcomeHandler._suspect", _in_flight_trusted_as_done),
     Mutation("accounting check removed", "OutcomeHandler._account", _no_account_check, change=_with_skips),
 )

@@ -11,7 +11,7 @@ from penstock.kafka.group_consumer import Commit
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.group import Group, coordinate
 from tests.simulation.instance import MakeDriver, SimInstance
-from tests.simulation.judge import WITH_CURSOR, Judge
+from tests.simulation.judge import WITH_CURSOR, Finding, Judge
 from tests.simulation.log import Log
 from tests.simulation.network import Network
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel, Schedule
@@ -114,8 +114,9 @@ class World:
             self.judge.find("I7", f"busy loop: {error}")
         finally:
             self.scheduler.close(self.processes)
-        for complaint in self.scheduler.complaints:
-            self.judge.find("driver rule", complaint)
+        # First: what else was found may follow from them.
+        rules = [Finding("driver rule", complaint, self.now) for complaint in self.scheduler.complaints]
+        self.judge.findings[:0] = rules
 
     def _start(self) -> None:
         self.spawn("coordinator", coordinate(self, SESSION_TIMEOUT))
