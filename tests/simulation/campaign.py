@@ -13,7 +13,7 @@ from tests.simulation import logs
 from tests.simulation.group import simulated_clients
 from tests.simulation.instance import MakeDriver
 from tests.simulation.judge import Finding
-from tests.simulation.schedule import Schedule, draw
+from tests.simulation.schedule import Scene, Schedule, draw
 from tests.simulation.situations import SITUATIONS
 from tests.simulation.world import World
 
@@ -109,11 +109,16 @@ def campaign(
     seconds: float | None = None,
     schedules: int | None = None,
     stop_at: int = 5,
+    accept: Callable[[Schedule, list[Finding]], bool] = lambda schedule, findings: True,
+    scene: Scene | None = None,
     change: Callable[[Schedule], Schedule] = lambda schedule: schedule,
     tweak: Tweak | None = None,
     on_progress: Callable[[Summary], None] | None = None,
 ) -> Summary:
-    """Run schedules for so many seconds, or so many schedules; end early after `stop_at` failing ones."""
+    """Run schedules for so many seconds, or so many schedules; end early after `stop_at` failing ones.
+
+    `accept` decides whether findings count; `scene`: only schedules of this kind; `change` is applied to each schedule that is drawn, `tweak` to each world.
+    """
     summary = Summary(seed)
     began = time.monotonic()
     for number in seeds(seed):
@@ -122,14 +127,14 @@ def campaign(
             break
         if schedules is not None and summary.schedules >= schedules:
             break
-        schedule = change(draw(number))
+        schedule = change(draw(number, scene))
         world = run(schedule, make, tweak=tweak)
         summary.schedules += 1
         summary.steps += world.scheduler.steps
         summary.acts += world.judge.acts
         summary.simulated_seconds += world.now - world.began
         summary.situations.update(world.situations.reached)
-        if world.judge.findings:
+        if world.judge.findings and accept(schedule, world.judge.findings):
             summary.failures.append(Failure(schedule, world.judge.findings))
             if len(summary.failures) >= stop_at:
                 break

@@ -297,7 +297,8 @@ class SimConsumer:
             world.note(f"{self.process}: the answer to a commit of {self._group.name} is delayed")
         world.scheduler.block(delay)
         while not self._reaches_broker() or self._requests[0] is not request:
-            world.scheduler.block(0.2)
+            # A client that lost its connection takes a moment to have another one.
+            world.scheduler.block(0.2 + world.rng.random() * 3)
         self._answer(request, answer)
 
     def _answer(self, request: CommitRequest, answer: Answer) -> None:

@@ -6,7 +6,7 @@ Each mutation replaces one method of the driver (the seam that it names) for as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +15,10 @@ from penstock.engine.pipelines.group import _Callbacks
 from penstock.engine.pipelines.outcomes import OutcomeHandler
 from penstock.engine.pipelines.partitions import PartitionState
 from penstock.kafka.group_consumer import GroupConsumer
-from tests.simulation.schedule import Schedule
+from tests.simulation.campaign import campaign, run
+from tests.simulation.instance import MakeDriver
+from tests.simulation.judge import Finding
+from tests.simulation.schedule import Scene, Schedule, contended_target, late_commits, lost_and_recreated
 from tests.simulation.world import World
 
 
@@ -25,6 +28,8 @@ class Mutation:
     seam: str
     apply: Callable[[], Any]
     """A context manager."""
+    scene: Scene | None = None
+    """Where it shows; None: anywhere."""
     change: Callable[[Schedule], Schedule] = lambda schedule: schedule
     tweak: Callable[[World], None] | None = None
 
@@ -106,8 +111,14 @@ def _compares_nothing(world: World) -> None:
 
 MUTATIONS = (
     Mutation("commit before settle", "OutcomeHandler._settle", _commit_before_settle),
-    Mutation("no epoch check", "OutcomeHandler._current", _no_epoch_check),
-    Mutation("no cursor comparison", "the target's compare-and-set", _nothing, tweak=_compares_nothing),
+    Mutation("no epoch check", "OutcomeHandler._current", _no_epoch_check, scene=lost_and_recreated),
+    Mutation(
+        "no cursor comparison",
+        "the target's compare-and-set",
+        _nothing,
+        scene=contended_target,
+        tweak=_compares_nothing,
+    ),
     Mutation(
         "next offset off by one",
         "PartitionState.advance",
@@ -116,7 +127,65 @@ MUTATIONS = (
     Mutation(
         "pending offset dropped", "PartitionState.advance", lambda: _advance_with(lambda part: replace(part, pending=()))
     ),
-    Mutation("late callback accepted", "_Callbacks.detach, GroupConsumer._callback", _late_callback_accepted),
+    Mutation(
+        "late callback accepted",
+        "_Callbacks.detach, GroupConsumer._callback",
+        _late_callback_accepted,
+        scene=late_commits,
+    ),
     Mutation("in-flight log trusted as done", "OutcomeHandler._suspect", _in_flight_trusted_as_done),
     Mutation("accounting check removed", "OutcomeHandler._account", _no_account_check, change=_with_skips),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    mutation: Mutation
+    schedules: int
+    seconds: float
+    finding: str | None
+    """None: the mutation was not found."""
+
+
+def prove(mutation: Mutation, make: MakeDriver, *, seed: int, seconds: float) -> Proof:
+    """Look for the mutation. A finding counts where the same schedule without the mutation has none."""
+    unmutated = _Unmutated(make)
+    with mutation.apply():
+        summary = campaign(
+            make,
+            seed=seed,
+            seconds=seconds,
+            stop_at=1,
+            scene=mutation.scene,
+            change=mutation.change,
+            tweak=mutation.tweak,
+            accept=unmutated,
+        )
+    found = str(summary.failures[0].findings[0]) if summary.failures else None
+    return Proof(mutation, summary.schedules, summary.seconds, found)
+
+
+class _Unmutated:
+    """Runs a schedule once more, with the code as it is."""
+
+    def __init__(self, make: MakeDriver) -> None:
+        self._make = make
+        self._seams = [(owner, name, getattr(owner, name)) for owner, name in _SEAMS]
+
+    def __call__(self, schedule: Schedule, findings: list[Finding]) -> bool:
+        with ExitStack() as stack:
+            for owner, name, original in self._seams:
+                stack.enter_context(patch.object(owner, name, original))
+            return not run(schedule, self._make).judge.findings
+
+
+_SEAMS: tuple[tuple[type, str], ...] = (
+    (OutcomeHandler, "_settle"),
+    (OutcomeHandler, "commit"),
+    (OutcomeHandler, "_current"),
+    (OutcomeHandler, "_suspect"),
+    (OutcomeHandler, "_account"),
+    (PartitionState, "advance"),
+    (_Callbacks, "detach"),
+    (GroupConsumer, "_callback"),
 )

@@ -83,14 +83,21 @@ _COSTLY: tuple[Nature, ...] = ("killer", "stuck", "hanging")
 _ODD: tuple[Nature, ...] = ("poison", "undecodable", "flaky", "killer", "stuck", "hanging", "slow")
 
 
-def draw(seed: int) -> Schedule:
-    """The schedule of a seed: one of the scenes that lead to a rare situation, or anything."""
+Scene = Callable[["Schedule", random.Random], "Schedule"]
+"""Changes a schedule so that it leads to a rare situation."""
+
+
+def draw(seed: int, scene: Scene | None = None) -> Schedule:
+    """The schedule of a seed: one of the scenes that lead to a rare situation, or anything; or the scene that is given.
+    """
     rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
     chance = rng.random()
+    if scene is not None:
+        return scene(_anything(seed, rng), rng)
     if chance < 0.004:
         return _crowd(seed, rng)
     schedule = _anything(seed, rng)
-    return rng.choice(_SCENES)(schedule, rng) if chance < 0.3 else schedule
+    return rng.choice(_SCENES)(schedule, rng) if chance < 0.45 else schedule
 
 
 def _anything(seed: int, rng: random.Random) -> Schedule:
@@ -187,23 +194,38 @@ def _failing_without_store(schedule: Schedule, rng: random.Random) -> Schedule:
     return replace(schedule, faults=(Fault("store away", 3 + rng.random() * 4, seconds=8.0), more))
 
 
-def _late_commits(schedule: Schedule, rng: random.Random) -> Schedule:
-    """A member is closed while its commit has no answer: it leaves later, beside its successor."""
-    rates = replace(schedule.rates, commit_unknown=0.4)
-    reloads = tuple(Fault("reload", rng.random() * 15, pick=rng.random()) for _ in range(3))
-    return replace(_only(schedule), rates=rates, faults=(*reloads, Fault("broker away", 5.0, seconds=4.0)))
+def late_commits(schedule: Schedule, rng: random.Random) -> Schedule:
+    """A member is closed while its commit has no answer: it leaves late, beside its successor (F19)."""
+    schedule = _only(schedule, kind=rng.choice(("plain", "keyed", "table")), start="earliest")
+    if rng.random() < 0.5:
+        reloads = tuple(Fault("reload", rng.random() * 15, pick=rng.random()) for _ in range(3))
+        rates = replace(schedule.rates, commit_unknown=0.4)
+        return replace(schedule, rates=rates, faults=(*reloads, Fault("broker away", 5.0, seconds=4.0)))
+    cut = 2 + rng.random() * 3
+    faults = (Fault("cut", cut, seconds=12 + rng.random() * 2), Fault("stop", cut + 4 + rng.random() * 3, seconds=0.7))
+    events = tuple(replace(event, nature="plain") for event in schedule.events)
+    return replace(schedule, instances=(0.0,), faults=faults, events=events, rates=Rates())
 
 
 def _wrong_sums(schedule: Schedule, rng: random.Random) -> Schedule:
     return replace(_only(schedule, kind="plain"), rates=replace(schedule.rates, skips_event=0.1))
 
 
-def _contended_target(schedule: Schedule, rng: random.Random) -> Schedule:
+def contended_target(schedule: Schedule, rng: random.Random) -> Schedule:
     """Frozen writers wake up beside their successors, and answers of the target are lost."""
     schedule = _only(schedule, kind=rng.choice(("table", "work order")))
-    freezes = tuple(Fault("freeze", rng.random() * 12, seconds=13.0, pick=n / 2, also=rng.random()) for n in (0, 1))
+    hooks = ("before write", None)
+    freezes = tuple(Fault("freeze", rng.random() * 8, hook, 13.0, rng.random(), rng.random() / 2) for hook in hooks)
     rates = replace(schedule.rates, transaction_unknown=0.2, commit_unknown=0.1)
     return replace(schedule, instances=(0.0, 0.1), rates=rates, faults=freezes)
+
+
+def lost_and_recreated(schedule: Schedule, rng: random.Random) -> Schedule:
+    """An act outlives the session of its instance; when its outcome comes, the topic is another one."""
+    schedule = _with_nature(_only(schedule, kind=rng.choice(("plain", "batch")), timeout=30.0), rng, "slow", 0.5)
+    cut = Fault("cut", 1 + rng.random() * 3, seconds=12.0 + rng.random())
+    recreate = Fault("recreate topic", 6 + rng.random() * 6, also=0.9 + rng.random() * 0.1)
+    return replace(schedule, instances=(0.0,), faults=(cut, recreate), slowness=20.0, rates=Rates())
 
 
 def _detached(schedule: Schedule, rng: random.Random) -> Schedule:
@@ -218,7 +240,7 @@ def _frozen_owner(schedule: Schedule, rng: random.Random) -> Schedule:
     return replace(_with_nature(_only(schedule), rng, "poison", 0.2), instances=(0.0, 0.1), faults=freezes)
 
 
-_SCENES: tuple[Callable[[Schedule, random.Random], Schedule], ...] = (
+_SCENES: tuple[Scene, ...] = (
     _slow_drain,
     _retry_and_revoke,
     _retry_and_recreate,
@@ -227,9 +249,10 @@ _SCENES: tuple[Callable[[Schedule, random.Random], Schedule], ...] = (
     _stateless_outage,
     _settle_and_die,
     _failing_without_store,
-    _late_commits,
+    late_commits,
     _wrong_sums,
-    _contended_target,
+    contended_target,
+    lost_and_recreated,
     _detached,
     _frozen_owner,
 )

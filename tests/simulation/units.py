@@ -603,6 +603,7 @@ class TablePart(SerialPart):
             elif record.nature != "filtered":
                 rows.append(record.record.offset())
         self.worker.take_time("plain")
+        self.world.hook("before write", self.worker.backend.process)
         try:
             self.world.target.write(
                 self.worker.process, self.key, self.cursor, at, rows, failed, in_store=self.in_store

@@ -160,14 +160,14 @@ class SimSpark:
         mine = [unit.unit for unit in request.units if not unit.closing]
         end = began + request.seconds + GRACE
         while worker.alive:
-            left = [unit for unit in mine if worker.units[unit].outcome is None]
-            if not left and (mine or not self._running(worker) or self.world.now >= end):
-                return
-            if self.world.now >= end and not worker.process.frozen:
-                return
             worker.changed.clear()
-            frozen = worker.process.frozen and self.world.now >= end
-            worker.changed.wait(5.0 if frozen else max(0.001, end - self.world.now))
+            if worker.process.frozen:
+                worker.changed.wait(1.0)  # no thread of it runs, the one that would answer neither
+                continue
+            left = [unit for unit in mine if worker.units[unit].outcome is None]
+            if self.world.now >= end or (not left and (mine or not self._running(worker))):
+                return
+            worker.changed.wait(max(0.001, end - self.world.now))
 
     @staticmethod
     def _running(worker: Worker) -> list[int]:

@@ -179,7 +179,7 @@ class World:
                 self.note(f"fault: {fault}")
                 if fault.kind == "freeze":
                     instance.freeze(fault.seconds, workers=fault.also < 0.5)
-                    self.scheduler.pause()
+                    self.scheduler.pause()  # a frozen process stays here
                 else:
                     self._crash(instance, fault)
                     raise ProcessKilled
