@@ -32,7 +32,6 @@ class Mistakes:
     no_epoch_check: bool = False
     next_offset_off_by_one: bool = False
     pending_dropped: bool = False
-    late_callback_accepted: bool = False
     in_flight_trusted_as_done: bool = False
     no_account_check: bool = False
 
@@ -70,7 +69,7 @@ class Listener:
 
     @property
     def _counts(self) -> bool:
-        return self._runner.listener is self or self._runner.driver.mistakes.late_callback_accepted
+        return self._runner.listener is self
 
     def assigned(self, places: list[Place]) -> None:
         if self._counts:
