@@ -287,7 +287,8 @@ class Judge:
                     if model.stateless:
                         continue
                     ids = note is not None and note.topic_id in (None, topic.id)
-                    if commit is None or not ids or commit.offset < part.stable_end:
+                    # Markers and aborted records behind the last one are nothing to do.
+                    if commit is None or not ids or part.next_record(commit.offset) is not None:
                         at = None if commit is None else commit.offset
                         yield f"{model.name} {name}/{number}: the end is {part.stable_end}, committed is {at}"
 
