@@ -18,6 +18,7 @@ from penstock.pipeline.accounting import by_partition
 from penstock.pipeline.bounded_reader import bounded
 from penstock.pipeline.built_pipeline import BuiltPipeline
 from penstock.pipeline.chain import Blocked, FailedItem, Item, Prepared
+from penstock.pipeline.crash_note import note_event_begun
 from penstock.pipeline.executors.executor import ActionExecutor, partition_of
 from penstock.pipeline.failures import error_text
 from penstock.pipeline.in_flight_log import InFlightSlots
@@ -211,6 +212,8 @@ class UnitRun(threading.Thread):
 
     def _resume_leftovers(self, pipeline: BuiltPipeline, items: list[Item]) -> None:
         """What the last unit left comes first, within the same limits as what is read."""
+        if items:
+            note_event_begun()
         most = self.request.max_records
         step = 1 if self.request.careful else max(1, min(most, len(items)))
         for at in range(0, min(most, len(items)), step):
@@ -301,6 +304,7 @@ class UnitRun(threading.Thread):
         firsts = {(r.topic(), r.partition()): r.offset() for r in reversed(records)} if self.request.careful else {}
         ranges = {tp: (firsts.get(tp, start), batch.ends[tp]) for tp, start in batch.starts.items()}
         self.slots.begin_ranges(ranges)
+        note_event_begun()
         self._preparing = (records, self._clock.monotonic())
         prepared = pipeline.chain.prepare_batch(records)
         with self._claim:

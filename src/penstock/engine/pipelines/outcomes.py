@@ -17,7 +17,7 @@ from penstock.core.failpoints import reach
 from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.crashed_events import CrashedEvents
 from penstock.engine.pipelines.dead_letter_writer import DeadLetterWriter
-from penstock.engine.pipelines.group import Membership
+from penstock.engine.pipelines.group import Membership, new_epoch
 from penstock.engine.pipelines.partitions import PartitionState, PartitionTable, Poison
 from penstock.engine.pipelines.planner import InFlightUnit, UnitTable
 from penstock.engine.pipelines.stats import OutcomeObserver
@@ -163,6 +163,11 @@ class OutcomeHandler:
         log.error("an outcome does not add up; its range is repeated", pipeline=self._spec.name, problem=problem)
         self._held.pop(outcome.unit, None)
         self._units.close(unit.unit)
+        with self._partitions.lock:
+            for tp, given in unit.assignments.items():
+                if (state := self._partitions.current(tp, given.epoch, given.topic_id)) is not None:
+                    # What a worker keeps for the next unit of this epoch must not look as if it had been accepted.
+                    state.epoch = new_epoch()
         self.rejections.fail()
         self._status.report("waiting", f"an outcome was rejected: {problem}")
         self._react.renew()
