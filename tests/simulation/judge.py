@@ -292,6 +292,12 @@ class Judge:
                         at = None if commit is None else commit.offset
                         yield f"{model.name} {name}/{number}: the end is {part.stable_end}, committed is {at}"
 
+    def progress(self) -> object:
+        """Changes as long as anything moves on: commits, dead letters, attempts."""
+        world = self._world
+        commits = sum(commit.offset for group in world.groups.values() for commit in group.offsets.values())
+        return commits, len(world.store.letters), sum(world.attempts.values())
+
     def at_the_end(self, *, caught_up: bool) -> None:
         if not caught_up:
             for text in self.unfinished():

@@ -280,6 +280,7 @@ class RealDriver:
         self._store = StoreFake(seams.store)
         self.runners: list[PipelineRunner] = []
         self._stopping = False
+        self._started = seams.threads.event()
         self.context = EngineContext(
             instance=seams.name,
             store=self._store,  # type: ignore[arg-type]  # a double
@@ -309,6 +310,7 @@ class RealDriver:
         threads.start("idle-watcher", self._watcher.run, owner="RealDriver", ends="never")
         for model in self._seams.models.values():
             self._add(model)
+        self._started.set()
 
     def _add(self, model: PipelineModel) -> None:
         blueprint = blueprint_of(model)
@@ -325,6 +327,7 @@ class RealDriver:
     def reload(self, pipeline: str) -> None:
         """As `Instance.add` replaces a pipeline: the old runner is asked to stop, waited for, and left behind if it
         takes too long."""
+        self._started.wait()
         model = self._seams.models[pipeline]
         for runner in [runner for runner in self.runners if runner.name == pipeline]:
             self.runners = [other for other in self.runners if other is not runner]
@@ -334,6 +337,7 @@ class RealDriver:
             self._add(model)
 
     def stop(self) -> None:
+        self._started.wait()
         self._stopping = True
         for runner in self.runners:
             runner.stop()

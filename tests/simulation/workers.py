@@ -196,6 +196,8 @@ class SimSpark:
         if worker.returned and self.world.faults.returns_twice():
             self.world.situations.reach("an outcome twice")
             outcomes.append(worker.returned[-1])
+            # The driver refuses the whole window.
+            self.world.judge.deaths("an outcome twice", *{outcome.pipeline for outcome in outcomes})
         worker.returned = done or worker.returned
         for outcome in done:
             if outcome.failures and self.world.store.away:
