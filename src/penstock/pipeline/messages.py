@@ -87,7 +87,7 @@ class UnitRequest:
     seconds: float
     max_records: int
     closing: bool = False
-    """True: let go of everything this lane holds of the pipeline."""
+    """True: close everything this lane holds of the pipeline."""
     last: bool = False
     """True: read nothing and close the action, while what it acknowledges in doing so can still be committed."""
     bounds: Bounds | None = None
@@ -97,7 +97,7 @@ class UnitRequest:
     rate: float | None = None
     """Events per second that may begin."""
     tap: TapWish | None = None
-    """Somebody looks at what passes; None: nobody does."""
+    """Samples of what passes that an open tap wants; None: no tap is open."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Samples of the events that pass a stage, for whoever looks at a pipeline; nothing of it exists while nobody does."""
+"""Samples of the events that pass a stage, taken only while a tap is open."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Sampler:
             written, made.as_read = _written(event)
             # I8: a transform may put a secret of the spec into an event.
             written = self._scrub(written)
-        except Exception as error:  # noqa: BLE001 - a value of the user's own: whoever looks at it must not end its unit
+        except Exception as error:  # noqa: BLE001 - a value of the user's own: showing it must not end its unit
             made.why = f"it cannot be shown: {self._said(error)}"
             return
         made.is_cut = len(written) > _SHOWN

@@ -343,10 +343,10 @@ class OutcomeHandler:
         log.error("an event killed its process", pipeline=self._spec.name, **where, stage=poison.stage)
         offset = failed.record.offset() if failed is not None else poison.offset
         with self._partitions.lock:
-            if throws:
+            if throws or cursor is not None:
+                # L1: behind a cursor nothing moves here. The next unit reads the cursor, and reports with it what the
+                # dead worker had noted as failed in the target before it died.
                 state.poison = None
-            elif cursor is not None:
-                state.follow_cursor(max(cursor, offset + 1))
             else:
                 state.finish_poison(offset)
             part = PartitionOutcome(*state.key, state.epoch, state.next_offset, state.pending)

@@ -241,13 +241,6 @@ class PartitionState:
             self._relax(self.isolation)
         return True
 
-    def follow_cursor(self, cursor: int) -> None:
-        """L1: the target's cursor is the position of everything that writes with it; nothing is pending below it."""
-        self.poison = None
-        self.next_offset, self.pending, self.retries = max(self.next_offset, cursor), (), ()
-        if self.isolation is not None:
-            self._relax(self.isolation)
-
     def reach_poison_first(self, offset: int) -> None:
         """Events before the poison event are unfinished: they are run alone, one by one, and then it again."""
         self.poison = None

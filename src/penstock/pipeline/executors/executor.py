@@ -15,6 +15,7 @@ from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
+from penstock.pipeline.accounting import Runs
 from penstock.pipeline.chain import Chain, FailedItem, Item
 from penstock.pipeline.in_flight_log import InFlightSlots
 from penstock.pipeline.messages import Assignment, FailedEvent, Partition, PartitionOutcome
@@ -104,8 +105,8 @@ class ActionExecutor(ABC):
         """The unit's outcome is complete."""
 
     @abstractmethod
-    def feed(self, items: list[Item], partition: Partition | None = None) -> None:
-        """Work on these items, or queue them as far as there is room. `partition`: all of them are of this one."""
+    def feed(self, items: list[Item], runs: Runs | None = None) -> None:
+        """Work on these items, or queue them as far as there is room. `runs`: theirs, where the caller knows them."""
 
     def mark_consumed(self, ends: dict[Partition, int]) -> None:  # noqa: B027 - only a cursor needs it
         """All that was read below these offsets was fed, or dropped by a filter."""

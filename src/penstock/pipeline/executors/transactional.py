@@ -14,6 +14,7 @@ from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
+from penstock.pipeline.accounting import Runs
 from penstock.pipeline.chain import Chain, FailedItem, Item
 from penstock.pipeline.executors.executor import coordinates, partition_of
 from penstock.pipeline.executors.inline import InlineExecutor
@@ -182,7 +183,7 @@ class TransactionalExecutor(InlineExecutor):
 
     # -- collecting ------------------------------------------------------------------------
 
-    def _go(self, items: list[Item], partition: Partition | None = None) -> None:  # noqa: ARG002 - parts are looked up
+    def _go(self, items: list[Item], runs: Runs | None = None) -> None:  # noqa: ARG002 - parts are looked up
         at = 0
         while at < len(items):
             item = items[at]
