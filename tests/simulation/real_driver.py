@@ -22,12 +22,11 @@ from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.crashed_events import failure_for
 from penstock.engine.pipelines.partitions import PartitionState
 from penstock.engine.pipelines.runner import PipelineRunner
-from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.group_consumer import Commit, GroupConsumer
 from penstock.pipeline.messages import Blueprint, FailedEvent
 from penstock.store import MirrorRow
 from penstock.store.offsets import FirstStart
-from tests.simulation.instance import STOP_TIMEOUT, Seams
+from tests.simulation.instance import CLIENT, STOP_TIMEOUT, Seams
 from tests.simulation.judge import WITH_CURSOR
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel
 from tests.simulation.store import StoreView, Wanted
@@ -253,7 +252,7 @@ def blueprint_of(model: PipelineModel) -> Blueprint:
             },
         }
     )
-    return Blueprint(spec, KafkaClientConfig.of(spec.source.config.connection), None)
+    return Blueprint(spec, CLIENT, None)
 
 
 # -- the instance --------------------------------------------------------------------------
