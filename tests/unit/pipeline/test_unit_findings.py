@@ -129,6 +129,41 @@ def test_records_without_an_event_are_never_more_than_the_filtered_ones(
     assert last.partitions[0].next_offset == 10
 
 
+def test_what_lies_behind_an_unfinished_event_counts_for_the_unit_that_ends_it(world: World) -> None:
+    away, seen = [True], []
+
+    def act(event: Any) -> None:
+        if away[0] and offset_of(event) == 1:
+            raise Unavailable("the target is away")
+        seen.append(offset_of(event))
+
+    world.fill(0, range(6))
+    world.matches = lambda event: offset_of(event) != 3
+    world.act = act
+    rig = Rig(spec())
+    first = rig.unit().partitions[0]
+    assert (first.next_offset, first.account.read, first.account.filtered, first.account.acted) == (1, 1, 0, 1)
+    away[0] = False
+    second = rig.unit()
+    account = second.partitions[0].account
+    assert (account.began_at, account.read, account.filtered, account.acted) == (1, 5, 1, 4)
+    assert second.counts.read == 0, "prepared events of the last unit are not read again"
+    assert seen == [0, 1, 2, 4, 5]
+
+
+@pytest.mark.parametrize("options", [{}, {"ordering": "key", "concurrency": 2}])
+def test_what_a_rate_limit_leaves_is_taken_over_by_the_next_unit(world: World, options: dict[str, Any]) -> None:
+    seen: list[int] = []
+    world.fill(0, range(30))
+    world.act = lambda event: seen.append(offset_of(event))
+    rig = Rig(spec(**options))
+    assert rig.unit(0.05, rate=200.0).partitions[0].next_offset in (30, *range(1, 25))
+    assert len(seen) < 30
+    while rig.assignments[0].next_offset < 30 or rig.assignments[0].pending:
+        rig.unit(0.05, rate=200.0)
+    assert sorted(seen) == list(range(30))
+
+
 # -- L3 ------------------------------------------------------------------------------------
 
 
