@@ -104,7 +104,7 @@ class Judge:
         course.resets += 1
 
     def begins_anew(self, model: PipelineModel) -> None:
-        """A stateless pipeline that is stopped or reloaded on request applies its start policy again."""
+        """A stateless pipeline that was stopped on request applies its start policy again."""
         if model.stateless:
             for key in [key for key in self.courses if key[0].startswith(f"{model.name}@")]:
                 del self.courses[key]
@@ -112,8 +112,10 @@ class Judge:
     # -- acts ------------------------------------------------------------------------------
 
     def _course(self, part: Part) -> Course:
-        """A stateless pipeline has a course of its own in each instance."""
-        name = f"{part.model.name}@{part.worker.backend.process}" if part.model.stateless else part.model.name
+        """A stateless pipeline has a course of its own in each instance, for each revision."""
+        name = part.model.name
+        if part.model.stateless:
+            name = f"{name}@{part.worker.backend.process}/{part.unit.request.revision}"
         return self.courses[name, part.a.topic_id, part.a.partition]
 
     def act_begins(self, part: Part, records: list[LogRecord]) -> None:

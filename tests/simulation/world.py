@@ -243,7 +243,6 @@ class World:
                 if any(u.model is model for w in backend.all if w.alive for u in w.units.values()):
                     self.situations.reach("reload while the old runner drains")
                 self.spawn_in(instance.process, f"reload {model.name}", lambda d=driver: d.reload(model.name))
-        self.judge.begins_anew(model)
 
     def fault_pause(self, fault: Fault) -> None:
         self._want_for(fault, "paused")
@@ -254,8 +253,9 @@ class World:
     def _want_for(self, fault: Fault, state: str) -> None:
         name = self._pipeline(fault).name
         self.store.want(name, state=state)
-        self.judge.begins_anew(self.models[name])
         self.scheduler.block(fault.seconds)
+        if state == "stopped":
+            self.judge.begins_anew(self.models[name])
         self.store.want(name, state="running")
 
     def fault_reset(self, fault: Fault) -> None:
@@ -263,7 +263,6 @@ class World:
         model = self._pipeline(fault)
         group = self.group(model.name)
         self.store.want(model.name, held=True)
-        self.judge.begins_anew(model)
         end = self.now + 40.0
         while group.members and self.now < end:
             self.scheduler.block(0.5)
@@ -278,6 +277,7 @@ class World:
             for name in model.topics:
                 for number in range(len(self.log.topics[name].partitions)):
                     self._reset(model, (name, number), fault.also)
+        self.judge.begins_anew(model)
         self.store.want(model.name, held=False)
 
     def _reset(self, model: PipelineModel, place: Place, share: float) -> None:
