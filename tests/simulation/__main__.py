@@ -32,12 +32,12 @@ def main() -> int:
     if seconds is None and given.schedules is None:
         seconds = 60.0
     seed = given.seed if given.seed is not None else random.SystemRandom().getrandbits(31)
-    print(f"seed {seed}", flush=True)
+    print(f"seed {seed}", flush=True)  # noqa: T201 - the output of a command
     summary = campaign(make, seed=seed, seconds=seconds, schedules=given.schedules, on_progress=_progress)
-    print(summary.text())
+    print(summary.text())  # noqa: T201 - the output of a command
     for failure in summary.failures[:3]:
         shrink(failure, make)
-        print(failure.report(make, given.lines))
+        print(failure.report(make, given.lines))  # noqa: T201 - the output of a command
     if given.out is not None:
         given.out.write_text(json.dumps(summary.json(), indent=2) + "\n")
     return 1 if summary.failures or summary.missing() else 0
@@ -56,12 +56,12 @@ def _driver(*, model: bool) -> MakeDriver:
 def _replay(seed: int, make: MakeDriver, lines: int) -> int:
     schedule = draw(seed)
     world = run(schedule, make)
-    print(Failure(schedule, world.judge.findings).report(make, lines))
+    print(Failure(schedule, world.judge.findings).report(make, lines))  # noqa: T201 - the output of a command
     return 1 if world.judge.findings else 0
 
 
 def _progress(summary: Summary) -> None:
-    print(f"  {summary.schedules} schedules, {len(summary.failures)} with findings", file=sys.stderr, flush=True)
+    print(f"  {summary.schedules} schedules, {len(summary.failures)} with findings", file=sys.stderr, flush=True)  # noqa: T201 - the output of a command
 
 
 if __name__ == "__main__":

@@ -37,7 +37,9 @@ class Failure:
         end = found[0] + 3 if found else len(world.notes)
         trace = [f"{moment:10.3f} {text[:300]}" for moment, text in world.notes[max(0, end - lines) : end]]
         findings = [str(finding) for finding in world.judge.findings or self.findings]
-        return "\n".join([schedule.describe(), *trace, *findings, "", "to keep it, add to seeds.py:", f"    {schedule!r},"])
+        return "\n".join(
+            [schedule.describe(), *trace, *findings, "", "to keep it, add to seeds.py:", f"    {schedule!r},"]
+        )
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Summary:
     def text(self) -> str:
         rate = self.schedules / self.seconds * 60 if self.seconds else 0.0
         lines = [
-            f"seed {self.seed}: {self.schedules} schedules in {self.seconds:.1f} s ({rate:.0f} a minute), "
+            f"seed {self.seed}: {self.schedules} schedules in {self.seconds:.1f} s ({rate:.0f} a minute)",
             f"{self.steps} steps, {self.acts} acts, {self.simulated_seconds / 3600:.1f} simulated hours",
             *(f"  {self.situations[name]:8d}  {name}" for name in SITUATIONS),
             f"{len(self.failures)} schedules with findings",
@@ -97,7 +99,7 @@ def run(schedule: Schedule, make: MakeDriver, *, trace: bool = False, tweak: Twe
 
 def seeds(seed: int) -> Iterator[int]:
     """Seeds of a campaign's schedules."""
-    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    rng = random.Random(seed)
     while True:
         yield rng.getrandbits(40)
 
@@ -117,7 +119,8 @@ def campaign(
 ) -> Summary:
     """Run schedules for so many seconds, or so many schedules; end early after `stop_at` failing ones.
 
-    `accept` decides whether findings count; `scene`: only schedules of this kind; `change` is applied to each schedule that is drawn, `tweak` to each world.
+    `accept` decides whether findings count; `scene`: only schedules of this kind; `change` is applied to each schedule
+    that is drawn, `tweak` to each world.
     """
     summary = Summary(seed)
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What goes wrong in a schedule: faults at a time, faults at a moment that the world recognises, and bad luck at a rate.
+"""What goes wrong in a schedule: faults at a time, faults at a moment that the world knows, and bad luck at a rate.
 
 A `Fault` is plain data, so that a failing schedule can be shrunk by leaving faults out. Every fault ends by itself;
 after the last one the world is well, and the judge asks that everything is finished.

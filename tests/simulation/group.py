@@ -106,7 +106,7 @@ class Group:
         most = -(-len(places) // len(members)) if members else 0
         free = set(places)
         for member in members:
-            kept = sorted((member.target & free))
+            kept = sorted(member.target & free)
             rng.shuffle(kept)
             member.target = set(kept[:most])
             free -= member.target

@@ -11,8 +11,8 @@ from penstock.core.clock import Clock
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.group_consumer import GroupConsumer
 from tests.simulation.log import ClusterFake
-from tests.simulation.scheduler import Process, ProcessKilled, SimThreads, simulated_clock
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel
+from tests.simulation.scheduler import Process, ProcessKilled, SimThreads, simulated_clock
 from tests.simulation.store import StoreView
 from tests.simulation.workers import SimSpark
 

@@ -1,15 +1,15 @@
 """The judge: sees every act, row, dead letter and commit when it happens, and finds each breach of a promise.
 
-| promise | how it is judged |
-| --- | --- |
-| I1 | at each commit: everything below it (and everything its metadata calls finished) is done, filtered, a durable dead letter, or no longer in the log |
-| I2 | at each commit: not below the one before, unless the operator has reset the offsets |
-| I3 | at each dead letter: bytes, key, headers and timestamp are the record's |
-| I4 | when an act begins: nothing before it in its order is unfinished, and no act of a former unit follows one of its successor |
-| I5 | at each row: the first for this event; at the end: rows and dead letters are the topic |
-| I6, I9 | at each dead letter: the event can fail by its nature; outages and deaths of others make none |
-| I7 | at the end: everything is committed |
-| I10 | repeated acts: at most one window per partition for each death, none without one |
+- I1, at each commit: everything below it (and everything its metadata calls finished) is done, filtered, a durable dead
+  letter, or no longer in the log.
+- I2, at each commit: not below the one before, unless the operator has reset the offsets.
+- I3, at each dead letter: bytes, key, headers and timestamp are the record's.
+- I4, when an act begins: nothing before it in its order is unfinished, and no act of a former unit follows one of its
+  successor.
+- I5, at each row: the first for this event; at the end: rows and dead letters are the topic.
+- I6 and I9, at each dead letter: the event can fail by its nature; outages and deaths of others make none.
+- I7, at the end: everything is committed.
+- I10, at each act that is repeated: at most one window per partition for each death, none without one.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Judge:
         for record in records:
             self._begin_one(course, model, part, record, opened, where)
 
-    def _begin_one(
+    def _begin_one(  # noqa: PLR0917 - one step of `act_begins`
         self,
         course: Course,
         model: PipelineModel,
@@ -245,7 +245,7 @@ class Judge:
                 break
         course.checked = max(course.checked, commit.offset)
 
-    def _first(
+    def _first(  # noqa: PLR0917 - one step of `committed`
         self, course: Course, model: PipelineModel, topic_id: str, place: Place, part: PartitionLog, offset: int
     ) -> None:
         """The start position: `latest` counts for what was there at the group's first start."""

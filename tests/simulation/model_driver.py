@@ -14,12 +14,12 @@ from penstock.core.dead_letter import DeadLetter, Failure
 from penstock.core.errors import Unavailable
 from penstock.engine.spark.context import WindowLost
 from penstock.kafka.group_consumer import Commit, CommitRefused, GroupConsumer
+from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import Assignment, FailedEvent, PartitionOutcome, Retry, UnitOutcome, UnitRequest
 from penstock.worker.protocol import WindowRequest
 from tests.simulation.instance import Seams
 from tests.simulation.judge import WITH_CURSOR
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel
-from tests.simulation.seams import InFlight
 from tests.simulation.target import Fenced
 
 Place = tuple[str, int]
@@ -187,7 +187,7 @@ class Runner:
         except (Unavailable, CommitRefused):
             self.hold_until = self.now + 0.5
 
-    def find(self, place, topic_id, bounds, committed, mirrored, counts):  # type: ignore[no-untyped-def]
+    def find(self, place, topic_id, bounds, committed, mirrored, counts):  # type: ignore[no-untyped-def]  # noqa: PLR0917 - a model
         offset, metadata = committed
         if offset is None and place in mirrored and mirrored[place][0] == topic_id:
             offset, metadata = mirrored[place][1].offset, mirrored[place][1].metadata
@@ -274,9 +274,7 @@ class Runner:
             Retry(offset, attempts, first, max(0.0, due - self.now))
             for offset, (attempts, first, due) in own.retries.items()
         )
-        return Assignment(
-            *own.place, own.epoch, own.next, own.pending, retries, own.topic_id, own.log_start
-        )
+        return Assignment(*own.place, own.epoch, own.next, own.pending, retries, own.topic_id, own.log_start)
 
     # -- outcomes: account, settle, advance, commit ----------------------------------------
 

@@ -125,7 +125,9 @@ MUTATIONS = (
         lambda: _advance_with(lambda part: replace(part, next_offset=part.next_offset + 1)),
     ),
     Mutation(
-        "pending offset dropped", "PartitionState.advance", lambda: _advance_with(lambda part: replace(part, pending=()))
+        "pending offset dropped",
+        "PartitionState.advance",
+        lambda: _advance_with(lambda part: replace(part, pending=())),
     ),
     Mutation(
         "late callback accepted",

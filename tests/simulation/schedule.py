@@ -68,9 +68,14 @@ class Schedule:
     """Another interleaving of the same schedule."""
 
     def describe(self) -> str:
-        lines = [f"seed {self.seed}: {len(self.instances)} instances started at {[round(t, 1) for t in self.instances]}"]
+        lines = [
+            f"seed {self.seed}: {len(self.instances)} instances started at {[round(t, 1) for t in self.instances]}"
+        ]
         lines += [f"  topic {name} with {count} partitions" for name, count in self.topics]
-        lines += [f"  pipeline {p.name}: {'stateless ' if p.stateless else ''}{p.kind} of {p.topics[0]}, start {p.start}" for p in self.pipelines]
+        lines += [
+            f"  pipeline {p.name}: {'stateless ' if p.stateless else ''}{p.kind} of {p.topics[0]}, start {p.start}"
+            for p in self.pipelines
+        ]
         odd = [e for e in self.events if e.nature not in ("plain", "filtered")]
         lines.append(f"  {len(self.events)} events, of them {[(e.nature, e.topic, round(e.at, 1)) for e in odd]}")
         lines += [f"  {fault}" for fault in self.faults]
@@ -88,9 +93,8 @@ Scene = Callable[["Schedule", random.Random], "Schedule"]
 
 
 def draw(seed: int, scene: Scene | None = None) -> Schedule:
-    """The schedule of a seed: one of the scenes that lead to a rare situation, or anything; or the scene that is given.
-    """
-    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    """The schedule of a seed: a scene that leads to a rare situation, or anything; or the scene that is given."""
+    rng = random.Random(seed)
     chance = rng.random()
     if scene is not None:
         return scene(_anything(seed, rng), rng)
@@ -172,7 +176,9 @@ def _gap(schedule: Schedule, rng: random.Random) -> Schedule:
     """Records are deleted while the pipeline is stopped."""
     schedule = _only(schedule, kind=rng.choice(("table", "work order", "plain", "keyed")), start="earliest")
     stop = Fault("stop", 2 + rng.random() * 3, seconds=10.0)
-    deletions = tuple(Fault("delete records", 9 + rng.random(), pick=n / 2, also=0.7 + rng.random() * 0.3) for n in (0, 1))
+    deletions = tuple(
+        Fault("delete records", 9 + rng.random(), pick=n / 2, also=0.7 + rng.random() * 0.3) for n in (0, 1)
+    )
     return replace(schedule, faults=(stop, *deletions, *schedule.faults[:1]))
 
 

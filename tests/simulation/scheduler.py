@@ -13,7 +13,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from greenlet import greenlet
 
@@ -78,7 +78,7 @@ class Scheduler:
         self.steps = 0
         self.current: Task | None = None
         self.complaints: list[str] = []
-        """Rules of the driver's code that were broken: a blocking call under a lock, a thread that ended by an error."""
+        """Broken rules of the driver's code: a blocking call under a lock, a thread that ended by an error."""
         self.stopped = False
         self._runnable: list[Task] = []
         self._timers: list[tuple[float, int, Task, int]] = []
@@ -252,7 +252,7 @@ class SimLock:
         self._count = 0
         self._waiters: deque[Task] = deque()
 
-    def __enter__(self) -> SimLock:
+    def __enter__(self) -> Self:
         scheduler = self._scheduler
         task = scheduler.current
         if task is None or self._owner is task:
@@ -299,7 +299,8 @@ class SimCondition(SimLock):
     def wait(self, timeout: float | None = None) -> bool:
         scheduler, count = self._scheduler, self._count
         task = scheduler.current
-        assert task is not None and self._owner is task, "a condition is waited on with its lock held"
+        assert task is not None
+        assert self._owner is task, "a condition is waited on with its lock held"
         self._release()
         self._sleepers.append(task)
         try:

@@ -40,7 +40,7 @@ class SimTarget:
         self._reach(process, in_store=in_store)
         return self.cursors.get(key)
 
-    def write(
+    def write(  # noqa: PLR0917 - one transaction
         self,
         process: Process,
         key: CursorKey,

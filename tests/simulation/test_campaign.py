@@ -22,9 +22,9 @@ AT_LEAST = 300
 
 def test_a_campaign_with_a_fresh_seed_finds_nothing_and_reaches_every_rare_situation() -> None:
     seed = int(os.environ.get("PENSTOCK_SIMULATION_SEED") or random.SystemRandom().getrandbits(31))
-    print(f"seed {seed}")
+    print(f"seed {seed}")  # noqa: T201 - shown where the test fails
     summary = campaign(real_driver, seed=seed, seconds=SECONDS, stop_at=1)
-    print(summary.text())
+    print(summary.text())  # noqa: T201 - shown where the test fails
     for failure in summary.failures:
         shrink(failure, real_driver)
         pytest.fail(failure.report(real_driver))
@@ -46,5 +46,5 @@ def test_an_open_finding_is_still_open(name: str) -> None:
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_a_mistake_in_the_driver_is_found_within_a_minute(mutation: Mutation) -> None:
     proof = prove(mutation, real_driver, seed=random.SystemRandom().getrandbits(31), seconds=MUTATION_SECONDS)
-    print(f"{mutation.name}: {proof.schedules} schedules, {proof.seconds:.1f} s, {proof.finding}")
+    print(f"{mutation.name}: {proof.schedules} schedules, {proof.seconds:.1f} s, {proof.finding}")  # noqa: T201 - shown where the test fails
     assert proof.finding is not None

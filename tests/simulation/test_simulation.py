@@ -15,7 +15,7 @@ from tests.simulation.scheduler import BusyLoop, Process, Scheduler, SimThreads,
 
 
 def _scheduler() -> tuple[Scheduler, SimThreads, Process]:
-    scheduler, process = Scheduler(random.Random(1)), Process("p")  # noqa: S311 - repeatable on purpose
+    scheduler, process = Scheduler(random.Random(1)), Process("p")
     return scheduler, SimThreads(scheduler, process), process
 
 
@@ -34,7 +34,7 @@ def test_time_moves_only_when_nothing_can_run() -> None:
 
 
 def test_a_mailbox_wakes_its_reader_before_the_time_out() -> None:
-    scheduler, threads, process = _scheduler()
+    scheduler, threads, _ = _scheduler()
     mailbox, seen = threads.mailbox(), []
     threads.start("reader", lambda: seen.append((mailbox.get(10.0), scheduler.now)), owner="", ends="")
     threads.start("writer", lambda: mailbox.put("mail"), owner="", ends="")
@@ -44,7 +44,7 @@ def test_a_mailbox_wakes_its_reader_before_the_time_out() -> None:
 
 
 def test_blocking_under_a_lock_is_reported() -> None:
-    scheduler, threads, process = _scheduler()
+    scheduler, threads, _ = _scheduler()
     lock = threads.lock()
 
     def careless() -> None:
@@ -57,7 +57,7 @@ def test_blocking_under_a_lock_is_reported() -> None:
 
 
 def test_waiting_on_a_condition_releases_its_lock() -> None:
-    scheduler, threads, process = _scheduler()
+    scheduler, threads, _ = _scheduler()
     condition, seen = threads.condition(), []
 
     def waiter() -> None:

@@ -159,7 +159,9 @@ class Part:
         self.world, self.worker, self.model = unit.world, unit.worker, unit.model
         topic = self.world.log.topics.get(assignment.topic)
         self.gone = topic is None or topic.id != assignment.topic_id or assignment.partition >= len(topic.partitions)
-        self.log: PartitionLog = PartitionLog() if self.gone or topic is None else topic.partitions[assignment.partition]
+        self.log: PartitionLog = (
+            PartitionLog() if self.gone or topic is None else topic.partitions[assignment.partition]
+        )
         self.next = assignment.next_offset
         self.pending: list[int] = sorted(assignment.pending)
         self.account = Account(began_at=assignment.next_offset, taken_over=len(assignment.pending))

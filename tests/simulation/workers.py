@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.engine.spark.context import WindowLost
+from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import UnitOutcome
 from penstock.worker.protocol import WindowOutcome, WindowRequest
 from tests.simulation.log import Nature
 from tests.simulation.scheduler import Process, ProcessKilled, SimEvent
-from tests.simulation.seams import InFlight
 from tests.simulation.units import SimUnit
 
 if TYPE_CHECKING:
@@ -189,9 +189,7 @@ class SimSpark:
         for unit_request in request.units:
             if unit_request.closing:
                 self._close(worker, unit_request.pipeline)
-                outcomes.append(
-                    UnitOutcome(unit_request.unit, unit_request.pipeline, unit_request.revision, "closed")
-                )
+                outcomes.append(UnitOutcome(unit_request.unit, unit_request.pipeline, unit_request.revision, "closed"))
         done = [outcome for outcome in outcomes if outcome.status == "done"]
         if worker.returned and self.world.faults.returns_twice():
             self.world.situations.reach("an outcome twice")

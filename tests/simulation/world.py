@@ -33,7 +33,7 @@ class World:
         self, schedule: Schedule, make: MakeDriver, *, trace: bool = False, tweak: Callable[[World], None] | None = None
     ) -> None:
         self.schedule = schedule
-        self.rng = random.Random(f"{schedule.seed}/{schedule.salt}")  # noqa: S311 - repeatable on purpose
+        self.rng = random.Random(f"{schedule.seed}/{schedule.salt}")
         self.scheduler = Scheduler(self.rng)
         self.began = self.scheduler.now
         self.trace = trace
@@ -373,7 +373,9 @@ class World:
 
     def fault_kill_worker(self, fault: Fault) -> None:
         backend = self._pick(fault).backend
-        alive = [worker for worker in backend.all if worker.alive and not worker.isolates] if backend is not None else []
+        alive = (
+            [worker for worker in backend.all if worker.alive and not worker.isolates] if backend is not None else []
+        )
         if alive:
             worker = alive[int(fault.also * len(alive))]
             if worker.units:
