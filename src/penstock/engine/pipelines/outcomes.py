@@ -313,6 +313,10 @@ class OutcomeHandler:
         try:
             cursor = self._crashed.cursor(state)
             failed = self._poison_failure(state, poison, cursor)
+            if self._context.cluster.topic_ids([state.topic]).get(state.topic) != state.topic_id:
+                # L4: asked after the read: what was read under this name may be a record of another topic.
+                state.poison, state.relocate = None, True
+                return
             if failed is not None and failed.record.offset() < poison.offset:
                 # I5: events before it are not in the target yet. They come first, one at a time.
                 state.reach_poison_first(poison.offset)
