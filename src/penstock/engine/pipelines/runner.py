@@ -569,11 +569,11 @@ class PipelineRunner:
     def _close_actions(self, deadline: Deadline) -> None:
         """An action that has deferred events may acknowledge them when it is closed: that happens while their offsets
         can still be committed."""
-        with self.partitions.lock:
-            pending = any(state.pending for state in self.partitions)
-            if not (pending and self._leaves and self.pinned and not self.alone and self.outcomes.none_open):
-                return
-            self.planner.closing_lanes = set(self.context.dispatcher.lanes_of(self))
+        pending = any(state.pending for state in self.partitions)
+        if not (pending and self._leaves and self.pinned and not self.alone and self.outcomes.none_open):
+            return
+        # Lock order: the dispatcher is asked without the partition table's lock.
+        self.planner.closing_lanes = set(self.context.dispatcher.lanes_of(self))
         self._report_ready()
         while self.planner.closing_lanes and not deadline.expired:
             self._read_mail(_SHORT)
