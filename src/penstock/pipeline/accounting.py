@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from penstock.core.event import RecordLike
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import Account, Assignment, Partition, PartitionOutcome
-
-if TYPE_CHECKING:
-    from penstock.pipeline.chain import Item
 
 
 class PartitionAccount:

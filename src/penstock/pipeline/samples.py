@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Body, Event, RecordLike, json_bytes
-
-if TYPE_CHECKING:
-    from penstock.pipeline.chain import Item  # which takes samples itself
+from penstock.pipeline.items import Item
 
 TapStage = Literal["decode", "filter", "transform", "act"]
 Became = Literal["passed", "dropped", "failed", "acted", "waiting"]

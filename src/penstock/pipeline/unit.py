@@ -17,11 +17,12 @@ from penstock.kafka.partition_reader import Batch
 from penstock.pipeline.accounting import Runs, by_partition, partition_runs
 from penstock.pipeline.bounded_reader import bounded
 from penstock.pipeline.built_pipeline import BuiltPipeline
-from penstock.pipeline.chain import Blocked, FailedItem, Item, Prepared
+from penstock.pipeline.chain import Blocked, Prepared
 from penstock.pipeline.crash_note import note_event_begun
 from penstock.pipeline.executors.executor import ActionExecutor, partition_of
 from penstock.pipeline.failures import error_text
 from penstock.pipeline.in_flight_log import InFlightSlots
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import (
     Account,
     Assignment,

@@ -13,8 +13,8 @@ from penstock.core.errors import PenstockError, Terminal, Transient, Unavailable
 from penstock.core.event import Event
 from penstock.core.latency import Latencies
 from penstock.pipeline.breaker import Breaker
-from penstock.pipeline.chain import Item
 from penstock.pipeline.failures import error_text, failed_event
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import FailedEvent, Halt, Partition
 from penstock.pipeline.retry import RetryState, asked_wait
 

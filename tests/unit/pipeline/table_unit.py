@@ -13,8 +13,9 @@ from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.event import Record
 from penstock.core.plugin import PipelineContext
-from penstock.pipeline.chain import Chain, Item
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.transactional import TransactionalExecutor
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import Assignment, FailedEvent, PartitionOutcome
 from penstock.pipeline.unit_result import UnitResult
 

@@ -334,7 +334,10 @@ class OutcomeHandler:
         if cursor is not None and cursor > poison.offset:
             return None
         first = poison.offset if cursor is None else cursor
-        return self._crashed.failure(state, first, stage=poison.stage, reason=poison.reason)
+        failed = self._crashed.failure(state, first, stage=poison.stage, reason=poison.reason)
+        if failed is not None and poison.exact and failed.record.offset() > poison.offset:
+            return None  # I6: compacted away; the event behind it has done nothing
+        return failed
 
     def _finish_poison(
         self, state: PartitionState, poison: Poison, failed: FailedEvent | None, cursor: int | None, *, throws: bool

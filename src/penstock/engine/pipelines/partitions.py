@@ -82,6 +82,8 @@ class Poison:
     offset: int
     stage: Stage
     reason: str
+    exact: bool = True
+    """False: no log has named it; it is the first event at or behind the offset."""
 
 
 @dataclass(slots=True)
@@ -213,7 +215,7 @@ class PartitionState:
         if isolation is None or not isolated or isolation.size is None:
             self.isolation = Isolation(size=1)
         elif isolation.size == 1:
-            self.poison = Poison(self.position, stage, reason)
+            self.poison = Poison(self.position, stage, reason, exact=False)
         else:
             isolation.until = self.position + isolation.size
             isolation.size //= 2

@@ -8,9 +8,10 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Event
 from penstock.pipeline.accounting import Runs
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import Verdict, coordinates, partition_of
 from penstock.pipeline.executors.inline import InlineExecutor
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Partition
 from penstock.pipeline.unit_result import ActResult
 

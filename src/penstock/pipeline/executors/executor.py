@@ -16,8 +16,9 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.pipeline.accounting import Runs
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.in_flight_log import InFlightSlots
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Assignment, FailedEvent, Partition, PartitionOutcome
 from penstock.pipeline.retry import Coordinates, RetryPolicy, RetryState
 from penstock.pipeline.unit_result import ActResult, TimedOut, UnitResult

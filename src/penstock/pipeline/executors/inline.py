@@ -9,9 +9,10 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.pipeline.accounting import Runs
-from penstock.pipeline.chain import Chain, Item
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import ActionExecutor, coordinates, partition_of
 from penstock.pipeline.in_flight_log import InFlightSlots
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import Partition
 from penstock.pipeline.retry import RetryQueue
 from penstock.pipeline.unit_result import UnitResult

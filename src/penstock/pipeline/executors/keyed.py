@@ -15,8 +15,9 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Event
 from penstock.pipeline.accounting import Runs
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import ActionExecutor, Verdict, coordinates
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Partition
 from penstock.pipeline.retry import offsets_of
 from penstock.pipeline.unit_result import TimedOut

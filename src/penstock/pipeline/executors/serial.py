@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from penstock.core.event import Event
 from penstock.pipeline.accounting import Runs, partition_runs
-from penstock.pipeline.chain import FailedItem, Item
 from penstock.pipeline.executors.executor import Verdict, coordinates
 from penstock.pipeline.executors.inline import InlineExecutor
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Partition
 
 _SAMPLES = 50
