@@ -262,8 +262,8 @@ LANES = LaneSizes(shared=1, dedicated=1, pinned=2, express=0)
 
 
 class SimRunner(PipelineRunner):
-    """The real runner. Sets of runners have the order of their hashes, which must not depend on memory addresses: a seed
-    means the same schedule in every process."""
+    """The real runner. Sets of runners have the order of their hashes, which must not depend on memory addresses: a
+    seed means the same schedule in every process."""
 
     def __init__(self, number: int, *args: Any, **kwargs: Any) -> None:
         self._number = number
