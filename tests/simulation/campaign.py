@@ -13,7 +13,7 @@ from tests.simulation import logs
 from tests.simulation.group import simulated_clients
 from tests.simulation.instance import MakeDriver
 from tests.simulation.judge import Finding
-from tests.simulation.schedule import Scene, Schedule, draw
+from tests.simulation.schedule import SCENES, Scene, Schedule, crowd, draw
 from tests.simulation.situations import SITUATIONS
 from tests.simulation.world import World
 
@@ -111,6 +111,7 @@ def campaign(
     seconds: float | None = None,
     schedules: int | None = None,
     stop_at: int = 5,
+    until_reached: float = 0.0,
     accept: Callable[[Schedule, list[Finding]], bool] = lambda schedule, findings: True,
     scene: Scene | None = None,
     change: Callable[[Schedule], Schedule] = lambda schedule: schedule,
@@ -119,18 +120,21 @@ def campaign(
 ) -> Summary:
     """Run schedules for so many seconds, or so many schedules; end early after `stop_at` failing ones.
 
+    `until_reached`: so many seconds more, until every rare situation was reached.
     `accept` decides whether findings count; `scene`: only schedules of this kind; `change` is applied to each schedule
     that is drawn, `tweak` to each world.
     """
     summary = Summary(seed)
     began = time.monotonic()
+    # Each scene first: also a short campaign on a busy machine has been to the rare situations.
+    scenes = iter(() if scene is not None else (*SCENES, crowd) * 2)
     for number in seeds(seed):
         summary.seconds = time.monotonic() - began
-        if seconds is not None and summary.seconds >= seconds:
+        if seconds is not None and summary.seconds >= seconds and not _goes_on(summary, seconds, until_reached):
             break
         if schedules is not None and summary.schedules >= schedules:
             break
-        schedule = change(draw(number, scene))
+        schedule = change(draw(number, next(scenes, scene)))
         world = run(schedule, make, tweak=tweak)
         summary.schedules += 1
         summary.steps += world.scheduler.steps
@@ -145,6 +149,10 @@ def campaign(
             on_progress(summary)
     summary.seconds = time.monotonic() - began
     return summary
+
+
+def _goes_on(summary: Summary, seconds: float, until_reached: float) -> bool:
+    return bool(summary.missing()) and summary.seconds < seconds + until_reached
 
 
 def shrink(failure: Failure, make: MakeDriver, *, seconds: float = SHRINK_SECONDS) -> Schedule:

@@ -261,6 +261,21 @@ def blueprint_of(model: PipelineModel) -> Blueprint:
 LANES = LaneSizes(shared=1, dedicated=1, pinned=2, express=0)
 
 
+class SimRunner(PipelineRunner):
+    """The real runner. Sets of runners have the order of their hashes, which must not depend on memory addresses: a
+    seed means the same schedule in every process."""
+
+    def __init__(self, number: int, *args: Any, **kwargs: Any) -> None:
+        self._number = number
+        super().__init__(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
 class RealDriver:
     """Stands for `engine.instance.Instance`: it adds, replaces and removes runners, and does what the instance's
     periodic threads do (desired states, the mirror of commits, topic ids)."""
@@ -279,6 +294,7 @@ class RealDriver:
         self._store = StoreFake(seams.store)
         self.runners: list[PipelineRunner] = []
         self._stopping = False
+        self._made = 0
         self._started = seams.threads.event()
         self.context = EngineContext(
             instance=seams.name,
@@ -313,7 +329,9 @@ class RealDriver:
 
     def _add(self, model: PipelineModel) -> None:
         blueprint = blueprint_of(model)
-        runner = PipelineRunner(
+        self._made += 1
+        runner = SimRunner(
+            self._made,
             blueprint.spec,
             blueprint,
             self.context,

@@ -99,9 +99,9 @@ def draw(seed: int, scene: Scene | None = None) -> Schedule:
     if scene is not None:
         return scene(_anything(seed, rng), rng)
     if chance < 0.004:
-        return _crowd(seed, rng)
+        return crowd(_anything(seed, rng), rng)
     schedule = _anything(seed, rng)
-    return rng.choice(_SCENES)(schedule, rng) if chance < 0.45 else schedule
+    return rng.choice(SCENES)(schedule, rng) if chance < 0.45 else schedule
 
 
 def _anything(seed: int, rng: random.Random) -> Schedule:
@@ -246,7 +246,7 @@ def _frozen_owner(schedule: Schedule, rng: random.Random) -> Schedule:
     return replace(_with_nature(_only(schedule), rng, "poison", 0.2), instances=(0.0, 0.1), faults=freezes)
 
 
-_SCENES: tuple[Scene, ...] = (
+SCENES: tuple[Scene, ...] = (
     _slow_drain,
     _retry_and_revoke,
     _retry_and_recreate,
@@ -296,7 +296,7 @@ def _rates(rng: random.Random) -> Rates:
     )
 
 
-def _crowd(seed: int, rng: random.Random) -> Schedule:
+def crowd(schedule: Schedule, rng: random.Random) -> Schedule:
     """More pipelines in one lane than the in-flight log of version 0.1 had room for."""
     topics = (("t0", 1),)
     pipelines = tuple(PipelineModel(f"p{n}", "plain", ("t0",), max_records=20) for n in range(66))
@@ -304,4 +304,4 @@ def _crowd(seed: int, rng: random.Random) -> Schedule:
         PlannedEvent(rng.random() * 2, "t0", 0.0, b"a", rng.choice(("plain", "plain", "poison"))) for _ in range(3)
     )
     faults = (Fault("kill worker", 0.5 + rng.random() * 2),)
-    return Schedule(seed, topics, pipelines, (0.0,), events, faults, Rates(), horizon=4.0)
+    return Schedule(schedule.seed, topics, pipelines, (0.0,), events, faults, Rates(), horizon=4.0)

@@ -43,7 +43,7 @@ class Process:
         self.frozen = False
         self.wall_offset = 0.0
         """Seconds by which its wall clock is wrong."""
-        self.tasks: set[Task] = set()
+        self.tasks: dict[Task, None] = {}
         self.parked: list[Task] = []
         """Threads that could run if the process were not frozen."""
 
@@ -92,7 +92,7 @@ class Scheduler:
     def spawn(self, process: Process, label: str, target: Callable[[], None]) -> Task:
         task = Task(process, label)
         task.greenlet = greenlet(lambda: self._main(task, target), parent=self._hub)
-        process.tasks.add(task)
+        process.tasks[task] = None
         self._runnable.append(task)
         return task
 
@@ -205,7 +205,7 @@ class Scheduler:
             self.complaints.append(f"{task.label} ended by {type(error).__name__}: {error}\n{traceback.format_exc()}")
         finally:
             task.ended = True
-            task.process.tasks.discard(task)
+            task.process.tasks.pop(task, None)
             for joiner in task.joiners:
                 self.wake(joiner)
 
@@ -238,7 +238,7 @@ class Scheduler:
                     task.greenlet.throw(ProcessKilled)
                 else:  # it has not begun
                     task.ended = True
-                    task.process.tasks.discard(task)
+                    task.process.tasks.pop(task, None)
                 self.current = None
         self._runnable[:] = [task for task in self._runnable if task.process.alive]
 

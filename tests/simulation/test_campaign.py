@@ -16,20 +16,19 @@ from tests.simulation.seeds import FIXED
 SECONDS = float(os.environ.get("PENSTOCK_SIMULATION_SECONDS", "60"))
 """Length of the campaign; `make simulate` runs longer ones."""
 MUTATION_SECONDS = 60.0
-AT_LEAST = 300
-"""Schedules from which on every rare situation must have been reached: a busy machine gets to fewer in its minute."""
+UNTIL_REACHED = 120.0
+"""Seconds more in which a busy machine may reach the rare situations that it has not been to."""
 
 
 def test_a_campaign_with_a_fresh_seed_finds_nothing_and_reaches_every_rare_situation() -> None:
     seed = int(os.environ.get("PENSTOCK_SIMULATION_SEED") or random.SystemRandom().getrandbits(31))
     print(f"seed {seed}")  # noqa: T201 - shown where the test fails
-    summary = campaign(real_driver, seed=seed, seconds=SECONDS, stop_at=1)
+    summary = campaign(real_driver, seed=seed, seconds=SECONDS, stop_at=1, until_reached=UNTIL_REACHED)
     print(summary.text())  # noqa: T201 - shown where the test fails
     for failure in summary.failures:
         shrink(failure, real_driver)
         pytest.fail(failure.report(real_driver))
-    if summary.schedules >= AT_LEAST * 3:
-        assert summary.missing() == []
+    assert summary.missing() == []
 
 
 @pytest.mark.parametrize("name", FIXED)

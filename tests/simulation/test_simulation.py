@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from dataclasses import fields, replace
 
 import pytest
@@ -132,6 +135,29 @@ def test_a_seed_means_the_same_schedule_and_the_same_steps(seed: int) -> None:
     first, second = (run(draw(seed), real_driver, trace=True) for _ in range(2))
     assert first.scheduler.steps == second.scheduler.steps
     assert [moment for moment, _ in first.notes] == [moment for moment, _ in second.notes]
+
+
+_STEPS = """
+from tests.simulation.campaign import draw, run, seeds
+from tests.simulation.real_driver import real_driver
+numbers = seeds(77)
+print([run(draw(next(numbers)), real_driver).scheduler.steps for _ in range(12)])
+"""
+
+
+def test_a_seed_means_the_same_steps_in_every_process() -> None:
+    """Nothing depends on the hashes of strings or on memory addresses."""
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", _STEPS],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1
 
 
 def _with_groups(schedule: Schedule) -> Schedule:

@@ -291,10 +291,17 @@ class PipelineRunner:
             while not self._leaves:
                 self._tick()
         finally:
-            self.planner.leaving = True
-            deadline = Deadline.after(self.spec.options.drain_timeout, self.context.clock)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Finish what is in flight and leave the group. Whatever goes wrong on the way, the group is left: a member that
+        stayed would hold partitions that no runner works on."""
+        self.planner.leaving = True
+        deadline = Deadline.after(self.spec.options.drain_timeout, self.context.clock)
+        try:
             self._finish_units(deadline)
             self._close_actions(deadline)
+        finally:
             self.outcomes.forget(self.units.ids())
             self.membership.leave()
 
