@@ -294,8 +294,8 @@ class PipelineRunner:
             self._leave()
 
     def _leave(self) -> None:
-        """Finish what is in flight and leave the group. Whatever goes wrong on the way, the group is left: a member that
-        stayed would hold partitions that no runner works on."""
+        """Finish what is in flight and leave the group, whatever goes wrong on the way: a member that stayed would hold
+        partitions that no runner works on."""
         self.planner.leaving = True
         deadline = Deadline.after(self.spec.options.drain_timeout, self.context.clock)
         try:
