@@ -94,6 +94,8 @@ class UnitRequest:
     """Of a replay; None: read on as events arrive."""
     careful: bool = False
     """True: one event at a time, each named in the in-flight log before anything is done with it."""
+    stop_at: int | None = None
+    """Of an isolated unit, which has one partition: read nothing from this offset on, where the next suspect is."""
     rate: float | None = None
     """Events per second that may begin."""
     tap: TapWish | None = None

@@ -209,6 +209,8 @@ class UnitRun(threading.Thread):
                 return
             if request.careful and not executor.busy and all(map(reader.at_end, owned)):
                 return
+            if request.stop_at is not None and all(reader.position(tp) >= request.stop_at for tp in owned):
+                return
             limit = 1 if request.careful else min(_BATCH, share, room - counts.read)
             batch = self._read(pipeline, limit, due)
             if batch is not None:
