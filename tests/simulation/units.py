@@ -110,7 +110,14 @@ class SimUnit:
             or now >= self.deadline
             or now >= self.not_after
             or self.taken >= self.request.max_records
+            or self._is_before_a_suspect
         )
+
+    @property
+    def _is_before_a_suspect(self) -> bool:
+        """An isolated unit ends where the next suspect is."""
+        stop_at = self.request.stop_at
+        return stop_at is not None and all(part.next >= stop_at for part in self.parts)
 
     def _outcome(self) -> UnitOutcome:
         request = self.request

@@ -130,9 +130,12 @@ class FakeConsumer:
     def join(self, topics: Sequence[str]) -> None:
         self.topics = list(topics)
 
-    def poll(self, timeout: float) -> None:
+    def poll(self, timeout: float) -> bool:
+        if not self.group.answers:
+            return False
         while self.inbox:
             self.inbox.pop(0)()
+        return True
 
     def commit(self, commits: Mapping[Partition, Commit]) -> None:
         if self.group.refuse is not None:
@@ -159,6 +162,8 @@ class FakeGroupBroker:
         self.commits: dict[Partition, Commit] = {}
         self.history: list[dict[Partition, Commit]] = []
         self.refuse: CommitRefused | None = None
+        self.answers = True
+        """False: a commit is open, and nothing is served."""
         self.consumers: list[FakeConsumer] = []
         self.revoked_on_close: list[list[Partition]] = []
 

@@ -278,16 +278,17 @@ class FakeGroupConsumer:
     def join(self, topics: Sequence[str]) -> None:
         self._subscription = tuple(topics)
 
-    def poll(self, timeout: float) -> None:
+    def poll(self, timeout: float) -> bool:
         """Heartbeat and serve what a rebalance brings; sleeps on the clock while there is nothing to serve."""
         deadline = Deadline.after(timeout, self._group.clock)
         while not self._closed:
             if self._open is None and self._serve():
-                return
+                return True
             self.heartbeat()
             if deadline.expired:
-                return
+                return self._open is None
             self._group.clock.sleep(min(0.1, deadline.remaining))
+        return False
 
     def commit(self, commits: Mapping[Partition, Commit]) -> None:
         if self._closed:

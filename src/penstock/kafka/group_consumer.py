@@ -211,17 +211,19 @@ class GroupConsumer:
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
 
-    def poll(self, timeout: float) -> None:
+    def poll(self, timeout: float) -> bool:
         """Serve rebalances for up to `timeout` seconds. Heartbeats do not depend on it, rebalances do.
 
-        While a commit has no answer, rebalances wait for it: returns after `timeout` seconds without serving any.
+        While a commit has no answer, rebalances wait for it: returns False after `timeout` seconds without serving any.
+        An expired session is one of the things that are served, so only True says that the partitions are still owned.
         """
         deadline = Deadline.after(timeout, self._clock)
         if self._closed or not self._is_answered(timeout):
-            return
+            return False
         message = self._consumer.poll(deadline.remaining)
         if message is not None and (error := message.error()) is not None:
             self._on_error(error)
+        return True
 
     # -- commits ---------------------------------------------------------------------------
 

@@ -77,6 +77,7 @@ class Dispatcher:
         self._started = self._stopping = False
         self._not_started: list[Lane] = []
         """Dedicated lanes, as long as no pipeline has wanted one."""
+        self._watched_at = clock.monotonic()
         self._watch = Periodic("lane-watch", self._end_overdue, every=_WATCH_EVERY, owner="Dispatcher", threads=threads)
 
     @property
@@ -107,6 +108,7 @@ class Dispatcher:
         with self._lock:
             self._started = True
             self._not_started = self._assignment.of_role("dedicated")
+        self._watched_at = self._clock.monotonic()
         self._watch.start()
         self._start_behind(self._assignment.of_role("express"))
 
@@ -455,6 +457,13 @@ class Dispatcher:
     def _end_overdue(self) -> None:
         """A window always ends. One that does not has an action that holds its process: the process is killed, and the
         in-flight log names the event."""
+        now = self._clock.monotonic()
+        paused, self._watched_at = now - self._watched_at - _WATCH_EVERY, now
+        if paused > _WATCH_EVERY:
+            # L6: this process was paused, and perhaps the workers with it: the windows have that much more time.
+            with self._lock:
+                for lane in self.lanes.values():
+                    lane.worker.extend(paused)
         with self._lock:
             overdue = [lane for lane in self.lanes.values() if lane.worker.overdue]
         for lane in overdue:

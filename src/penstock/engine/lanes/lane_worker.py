@@ -274,6 +274,11 @@ class LaneWorker:
         until, patience = self.busy_until, self._patience
         return until is not None and patience is not None and self._clock.monotonic() > until + patience + OVERRUN
 
+    def extend(self, seconds: float) -> None:
+        """Give the window in flight more time: it is not the window that took it."""
+        if self._patience is not None:
+            self._patience += seconds
+
     @property
     def is_new(self) -> bool:
         """No window has ended in the lane's process yet: the next one has to start it."""

@@ -41,9 +41,10 @@ class ExternalMembership(Membership):
         self.settled = True
         return True
 
-    def poll(self, timeout: float) -> None:
+    def poll(self, timeout: float) -> bool:
         if timeout:
             self._clock.sleep(min(timeout, _POLL))
+        return True
 
     def leave(self) -> None:
         with self._partitions.lock:

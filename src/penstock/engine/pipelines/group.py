@@ -44,10 +44,11 @@ def new_epoch() -> int:
 
 
 class PauseDetector:
-    """Detects pauses of the process (SIGSTOP, swap, CPU starvation) longer than a third of the session timeout. After
-    one, ownership of the partitions is verified by a commit before anything is planned.
+    """Detects that nothing was heard of the group for longer than a third of the session timeout: the process was paused
+    (SIGSTOP, swap, CPU starvation), or the coordinator does not answer. After that, ownership of the partitions is
+    verified by a commit before anything is planned.
 
-    Ticked by a runner's thread, read by lane threads.
+    Ticked by a runner's thread when rebalances were served, read by lane threads.
     """
 
     def __init__(self, longest: float, clock: Clock = SYSTEM) -> None:
@@ -109,8 +110,8 @@ class Membership(ABC):
         """Raises `Unavailable` or `ConfigError` when the cluster cannot be used."""
 
     @abstractmethod
-    def poll(self, timeout: float) -> None:
-        """Serve rebalances for up to `timeout` seconds."""
+    def poll(self, timeout: float) -> bool:
+        """Serve rebalances for up to `timeout` seconds; True when they were served: what is still owned then is ours."""
 
     @abstractmethod
     def resolve(self) -> bool:
@@ -373,11 +374,13 @@ class GroupMembership(LogMembership):
         self._consumer.join(self.spec.source.config.subscription)
         self._looked_at, self._looked = self._clock.monotonic(), False
 
-    def poll(self, timeout: float) -> None:
-        if self._consumer is not None:
-            self._consumer.poll(timeout)
-            if self._consumer.fatal is not None:
-                raise self._consumer.fatal
+    def poll(self, timeout: float) -> bool:
+        if self._consumer is None:
+            return False
+        served = self._consumer.poll(timeout)
+        if self._consumer.fatal is not None:
+            raise self._consumer.fatal
+        return served
 
     def leave(self) -> None:
         consumer, callbacks, self._consumer, self._callbacks = self._consumer, self._callbacks, None, None
@@ -461,7 +464,7 @@ class StatelessMembership(LogMembership):
         self._positions = getattr(self, "_positions", {})
         self._take_new_partitions()
 
-    def poll(self, timeout: float) -> None:
+    def poll(self, timeout: float) -> bool:
         if timeout:
             self._clock.sleep(min(timeout, _IDLE_POLL))
         if self._clock.monotonic() >= self._looked_at + _NEW_PARTITIONS_EVERY:
@@ -471,6 +474,7 @@ class StatelessMembership(LogMembership):
                 # L6: an outage moves no position.
                 self._looked_at = self._clock.monotonic()
                 self._trouble = str(error)
+        return True
 
     def _take_new_partitions(self) -> None:
         counts = self._cluster.topics(timeout=10.0)

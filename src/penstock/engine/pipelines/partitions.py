@@ -200,9 +200,10 @@ class PartitionState:
         suspects = isolation.next_suspects(self.position)
         if suspects is None:
             return size, None
-        if self.position < suspects.start:
+        if self.next_offset < suspects.start:
+            # Only while there is something to read before it: pending events may have to wait.
             return size, suspects.start
-        return min(size, len(suspects)), None
+        return (size, None) if self.pending else (min(size, len(suspects)), None)
 
     def suspect(self, suspects: Sequence[range] | None, *, isolated: bool, stage: Stage, reason: str) -> None:
         """A worker died: while it worked on these offsets, or (None) there is no log that could tell.

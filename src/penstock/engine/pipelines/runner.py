@@ -312,12 +312,11 @@ class PipelineRunner:
             self._read_mail(min(0.2, wait.remaining))
 
     def _tick(self) -> None:
-        self._pauses.tick()
         if self.activity.is_idle and self.outcomes.none_open:
             self._rest()
         else:
             self._read_mail(_SHORT)
-            self.membership.poll(0.0)
+            self._poll(0.0)
         self.outcomes.retry_held()
         self.outcomes.commit()
         if self._pauses.stalled:
@@ -337,10 +336,14 @@ class PipelineRunner:
         if self.membership.settled and len(self.partitions):
             # Well within what counts as a pause of the process.
             self._read_mail(min(self.context.idle_policy.poll_every, self.context.session_timeout / 6))
-            self.membership.poll(0.0)
+            self._poll(0.0)
         else:
-            self.membership.poll(1.0 if self.membership.settled else 0.1)
+            self._poll(1.0 if self.membership.settled else 0.1)
             self._read_mail(0.0)
+
+    def _poll(self, timeout: float) -> None:
+        if self.membership.poll(timeout):
+            self._pauses.tick()
 
     def _verify_membership(self) -> None:
         """The process was paused: whether the partitions are still its own, a commit tells."""
@@ -357,7 +360,6 @@ class PipelineRunner:
 
     def _read_mail(self, timeout: float) -> None:
         """Take what lanes have delivered, waiting up to `timeout` seconds for the first."""
-        self._pauses.tick()
         mail = self._mail.get(timeout)
         while mail is not None:
             if isinstance(mail, WorkerLoss):

@@ -83,6 +83,17 @@ def test_after_a_pause_of_the_process_ownership_is_verified_before_anything_is_p
     assert driver.plan() is not None
 
 
+def test_f16_nothing_is_planned_while_the_group_has_not_been_heard_of(driver: Driver) -> None:
+    """An open commit keeps the client from serving rebalances: the session may have expired meanwhile."""
+    driver.deliver(done(planned(driver), {A: 10}))
+    driver.group.answers = False
+    driver.pass_time(5)
+    assert driver.plan() is None
+    driver.group.answers = True
+    driver.pass_time(1)
+    assert driver.plan() is not None
+
+
 def test_an_error_of_the_worker_rebuilds_what_it_holds(driver: Driver) -> None:
     request = planned(driver)
     outcome = done(request, {})
@@ -131,7 +142,7 @@ def test_a_fatal_error_of_the_group_is_a_defect_and_not_a_restart_loop() -> None
     runner._place()
     polls: list[int] = []
 
-    def poll(timeout: float) -> None:
+    def poll(timeout: float) -> bool:
         polls.append(1)
         if len(polls) > 3:
             runner.stop()
