@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -286,7 +287,10 @@ def test_an_event_that_kills_or_hangs_fails_and_its_neighbours_do_not(
     assert bench.statuses(how) == {"replayed": 19, "new": 1}
     (left,) = [letter for letter in bench.letters(how) if letter.row.status == "new"]
     assert (left.row.offset, left.row.stage) == (7, "crash" if how == "deadly" else "timeout")
-    assert [line[2] for line in lines(out)] == [i for i in range(20) if i != 7]
+    acted = [line[2] for line in lines(out)]
+    assert sorted(set(acted)) == [i for i in range(20) if i != 7]
+    # L1: each of the two deaths repeats what was not returned; one that hangs is given up and repeats nothing.
+    assert max(Counter(acted).values()) <= (3 if how == "deadly" else 1)
 
 
 def test_a_cancelled_replay_marks_what_is_done_and_releases_the_rest(

@@ -161,7 +161,7 @@ def test_a_run_begins_when_the_bell_rings(
     monkeypatch.setattr("penstock.engine.runs.scheduler._LOOK_EVERY", 3_600.0)
     ring(engine.instance.spark.bell)
     try:
-        until(lambda: engine.instance.runs._lanes[0].busy_since is None, 60, "not idle")
+        until(lambda: not engine.instance.runs.lanes[0].in_window, 60, "not idle")
         run = work.order(flow)
         ring(engine.instance.spark.bell)
         ended(work, run, "success")
@@ -213,7 +213,7 @@ def test_a_cancelled_run_stays_cancelled(engine: Engine, work: Work, project: st
     run = work.order(flow, held)
     began(held)
     work.cancel(run)
-    until(lambda: engine.instance.runs._lanes[0].flying == 0, 20, "it was not let go")
+    until(lambda: engine.instance.runs.lanes[0].active == 0, 20, "it was not let go")
     Path(held["hold"]).unlink()
     other = work.order(flow, holding(tmp_path / "other") | {"hold": "/nonexistent"})
     ended(work, other, "crashed")

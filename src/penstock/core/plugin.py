@@ -88,9 +88,9 @@ class Decoder(ABC):
     @abstractmethod
     def decode(self, records: Sequence[RecordLike]) -> Sequence[Event | Exception | None]:
         """One result per record, in order: an event, the error that this record alone ends with, or None for one that
-        is dropped.
+        is dropped. `Unavailable` as a result: an outage concerns this record, which is read again later.
 
-        An outage (`Transient`) is raised, for it concerns the whole batch: nothing of it is settled, it is read again.
+        A decoder that raises is called again with one record at a time.
         """
 
     def push_down(self, steps: Sequence[Wanted]) -> None:  # noqa: B027 - most can answer no filter

@@ -20,6 +20,8 @@ class SchemaPending(Unavailable):
     """The registry does not know a schema id yet; it is asked again until `schema_grace` is over."""
 
     code = "schema_pending"
+    remaining: float = 0.0
+    """Seconds until the grace is over."""
 
 
 SchemaId = int | str
@@ -30,6 +32,11 @@ Unusable = dict[Any, Exception]
 _Kept = TypeVar("_Kept")
 _MOST = 100_000
 """Ids that are remembered; bad bytes can look like any number of them."""
+_SLOW = 1.0
+"""Seconds of a failing call after which a batch asks for no other id: each may take its whole time-out,"""
+_SLOW_AGAIN = 3.0
+"""and the id is not asked for again for so long, so that it is other ids' turn."""
+_AWAY = object()
 
 
 class SchemaSource(Protocol):
@@ -58,20 +65,33 @@ class Schemas:
     def of(cls, source: KafkaSourceConfig, ctx: PipelineContext) -> Self:
         return cls(Registry(registry_url(source, ctx), source.connection.schema_registry_config), source.schema_grace)
 
-    def find(self, schema_id: SchemaId, unusable: Unusable) -> Any:
-        """The parsed schema, or the error that its records end with; `Transient` is raised while there is hope."""
+    def find(self, schema_id: SchemaId, unusable: Unusable) -> Any:  # noqa: PLR0911 - one answer after the other
+        """The parsed schema, or an error: `Unavailable` while its records have to wait for it, else the one that they
+        end with."""
         found = self._parsed.get(schema_id)
         if found is not None:
             return found
-        if schema_id in unusable:
-            return unusable[schema_id]
+        if schema_id in unusable or _AWAY in unusable:
+            return unusable.get(schema_id) or unusable[_AWAY]
         until, refused = self._refused.get(schema_id, (0.0, None))
         if refused is not None and time.monotonic() < until:
             return refused
+        began = time.monotonic()
         try:
             schema = parse(self._registry.schema(schema_id))
         except UnknownSchema as error:
-            return self._refuse(schema_id, self._after_grace(schema_id, error), unusable)
+            found = self._after_grace(schema_id, error)
+            if isinstance(found, SchemaPending):
+                unusable[schema_id] = found
+                return found
+            return self._refuse(schema_id, found, unusable)
+        except Unavailable as error:
+            # I6: an outage concerns the records of this id; those of others, as long as they can be asked for, go on.
+            unusable[schema_id] = error
+            if time.monotonic() - began > _SLOW:
+                unusable[_AWAY] = error
+                self._keep(self._refused, schema_id, (time.monotonic() + _SLOW_AGAIN, error))
+            return error
         except DecodeError as error:
             return self._refuse(schema_id, error, unusable)
         self._keep(self._parsed, schema_id, schema)
@@ -91,15 +111,16 @@ class Schemas:
             del known[next(iter(known))]
         return value
 
-    def _after_grace(self, schema_id: SchemaId, error: UnknownSchema) -> DecodeError:
-        # Raised, not slept: the engine waits between attempts, and a stop or a revoke need not wait for us.
+    def _after_grace(self, schema_id: SchemaId, error: UnknownSchema) -> DecodeError | SchemaPending:
+        # Not slept: the engine waits between attempts, and a stop or a revoke need not wait for us.
         since = self._missing_since.get(schema_id)
         if since is None:
             since = self._keep(self._missing_since, schema_id, time.monotonic())
-        if time.monotonic() - since < self._grace:
-            raise SchemaPending(
-                f"{error.message}; asked again for {self._grace:g} s in all", received=schema_id
-            ) from error
+        remaining = since + self._grace - time.monotonic()
+        if remaining > 0:
+            pending = SchemaPending(f"{error.message}; asked again for {self._grace:g} s in all", received=schema_id)
+            pending.remaining = remaining
+            return pending
         return DecodeError(
             f"schema id {schema_id} is unknown to the registry after {self._grace:g} s",
             received=schema_id,

@@ -11,7 +11,7 @@ from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.partition_reader import Partition
 
 _SETTINGS = {
-    "group.id": "penstock-bell",
+    "group.id": "penstock-idle-watcher",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",

@@ -1,4 +1,4 @@
-"""`KafkaClientConfig`: the one model of how to reach a cluster, from librdkafka's or Java's property names."""
+"""`KafkaClientConfig`: how to reach a cluster, from librdkafka's or Java's property names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class KafkaClientConfig:
-    """How clients reach one cluster; can be pickled. Configurations that say the same are equal, and share a bell."""
+    """How clients reach one cluster; can be pickled. Clients with equal configurations may share connections."""
 
     properties: tuple[tuple[str, str], ...]
     """librdkafka's properties, sorted by name."""
@@ -38,7 +38,7 @@ class KafkaClientConfig:
 
     @classmethod
     def of(cls, connection: ConnectionSpec) -> KafkaClientConfig:
-        """Build it from a connection, in which a dialect has put what its environment says."""
+        """Build it from a connection, which a dialect has completed from its environment."""
         given = {k: _text(v) for k, v in connection.consumer_config.items() if v is not None}
         properties, warnings = to_librdkafka(given)
         for name, why in DECIDED_HERE.items():
@@ -60,7 +60,7 @@ class KafkaClientConfig:
         return dict(self.properties)["bootstrap.servers"]
 
     def consumer(self, overrides: Mapping[str, Any] = _NONE) -> dict[str, Any]:
-        """Settings for a consumer; never commits by itself unless the overrides say so."""
+        """Settings for a consumer; no automatic commits, unless overridden."""
         base: dict[str, Any] = {"enable.auto.commit": False, "enable.auto.offset.store": False}
         limit = dict(self.properties).get("max.poll.interval.ms", "")
         if limit.isdecimal() and int(limit) < _SESSION:
@@ -69,7 +69,7 @@ class KafkaClientConfig:
         return self._client(PRODUCER_ONLY, base, overrides)
 
     def producer(self, overrides: Mapping[str, Any] = _NONE) -> dict[str, Any]:
-        """Settings for a producer; idempotent, with all in-sync replicas, unless told otherwise."""
+        """Settings for a producer; idempotent, acknowledged by all in-sync replicas, unless overridden."""
         return self._client(CONSUMER_ONLY, {"enable.idempotence": True}, overrides)
 
     def admin(self, overrides: Mapping[str, Any] = _NONE) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class KafkaClientConfig:
         settings.update((name, value) for name, value in self.properties if name not in foreign)
         settings.update(overrides)
         settings.setdefault("logger", _log)
-        # A client logs every failed connection, many times a second; `error_cb` tells the same to who cares.
+        # A client logs every failed connection, many times a second; `error_cb` gets the same errors.
         settings.setdefault("log_level", 2)
         callback = settings.get("oauth_cb")
         if isinstance(callback, str):
@@ -89,7 +89,7 @@ class KafkaClientConfig:
         return settings
 
     def check(self) -> None:
-        """Have librdkafka judge names and values: it knows them all. No connection is awaited, no token asked for."""
+        """Validate names and values by librdkafka. Waits for no connection and requests no token."""
         settings = self.consumer({"group.id": "penstock-check", "log_level": 0})
         if "oauth_cb" in settings:
             settings["oauth_cb"] = lambda _: ("unused", time.time() + 3600)
@@ -111,10 +111,10 @@ _UNHEARD_OF = "penstock.unheard.of"
 
 
 def knows_property(name: str, value: str) -> bool:
-    """Whether the client has a property of this name, be it Java's or librdkafka's; its value is another question."""
+    """Whether the client has a property of this name, Java's or librdkafka's; the value is not checked."""
     translated, warnings = to_librdkafka({name: value})
     try:
-        # The last property ends the attempt: no client is made, and the first complaint is about the unknown one.
+        # The last property is invalid, so that no client is created; an unknown property is reported before it.
         Consumer({"group.id": "penstock-check", **translated, _UNHEARD_OF: ""})
     except KafkaException as error:
         text = kafka_error(error).str()

@@ -17,8 +17,8 @@ _log = logging.getLogger("penstock.kafka.embedded")
 class EmbeddedCluster:
     """A Kafka cluster without a server: groups, commits and transactions work, other processes may connect.
 
-    Limits: 100,000 records or 5 MiB are kept per partition, a topic is made by its first use and has four partitions,
-    there are no topic ids and there is no security.
+    Limits: 100,000 records or 5 MiB are kept per partition, a topic is created by its first use and has four
+    partitions, there are no topic ids and there is no security.
     """
 
     def __init__(self, brokers: int = 3) -> None:
@@ -36,7 +36,7 @@ class EmbeddedCluster:
         """Comma list of the brokers' addresses."""
 
     def create_topic(self, name: str, timeout: float = 10.0) -> int:
-        """Make the topic by asking for it; returns its number of partitions, which the mock cluster decides (four)."""
+        """Create the topic by a metadata request; returns its number of partitions, always four."""
         if self._owner is None:
             raise BrokerUnavailable("the embedded cluster is closed")
         deadline = Deadline.after(timeout)
@@ -44,14 +44,14 @@ class EmbeddedCluster:
             try:
                 topic = self._owner.list_topics(name, timeout=max(deadline.remaining, 0.1)).topics[name]
             except KafkaException as error:
-                raise translate(error, f"making topic {name}") from error
+                raise translate(error, f"creating topic {name}") from error
             if topic.error is None and topic.partitions:
                 return len(topic.partitions)
             if deadline.expired:
                 raise BrokerUnavailable(f"topic {name} did not appear on the embedded cluster")
 
     def close(self) -> None:
-        """End the brokers; what they hold is gone."""
+        """End the brokers and delete their records."""
         self._owner = None
 
     def __enter__(self) -> Self:

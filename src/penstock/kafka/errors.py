@@ -1,4 +1,4 @@
-"""What the Kafka client reports, as Penstock's errors: an outage is transient, a refusal or a wrong property is not."""
+"""The Kafka client's errors as Penstock's: an outage is transient, a refusal or a wrong property is not."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class BrokerUnavailable(Unavailable):
 
 
 class AuthenticationFailed(Unavailable):
-    """The broker refuses who we say we are; transient, for passwords are changed at brokers while pipelines run."""
+    """The broker refuses the log-in. Transient: passwords are changed at brokers while pipelines run."""
 
     code = "authentication"
 
 
 class NotAuthorized(PenstockError, Terminal):
-    """The broker knows us and says no."""
+    """The user is logged in and lacks a right."""
 
     code = "not_authorized"
 
@@ -35,7 +35,7 @@ class UnknownTopic(ConfigError):
 
 
 class GroupBusy(PenstockError, Terminal):
-    """A consumer group has members, and what was asked can only be done without."""
+    """A consumer group has members, and the request needs a group without any."""
 
     code = "group_busy"
 
@@ -65,7 +65,7 @@ _WRONG = {
 
 
 def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
-    """The client's error object, whichever of its two shapes was at hand."""
+    """The client's error object, of an exception or itself."""
     return error.args[0] if isinstance(error, KafkaException) else error
 
 
@@ -78,13 +78,13 @@ SETTLING = {
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
-"""A leader or coordinator is on its way; the same question has an answer a moment later."""
+"""A leader or coordinator is changing; the same request succeeds a moment later."""
 
 UNSUPPORTED = {KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION}
 
 
 class ErrorLog:
-    """The `error_cb` of a client: keeps the last reports, for a refused log-in shows nowhere else."""
+    """The `error_cb` of a client: keeps the last errors. A refused log-in is reported nowhere else."""
 
     def __init__(self) -> None:
         self._seen: deque[KafkaError] = deque(maxlen=20)
@@ -99,7 +99,7 @@ class ErrorLog:
 
     @property
     def last(self) -> KafkaError | None:
-        """The last report that says more than that all brokers are down."""
+        """The last error, preferably one that is not just `all brokers down`."""
         telling = [e for e in self._seen if e.code() != KafkaError._ALL_BROKERS_DOWN]
         return telling[-1] if telling else (self._seen[-1] if self._seen else None)
 
@@ -115,9 +115,9 @@ def _is_refusal(error: KafkaError) -> bool:
 def translate(
     error: KafkaException | KafkaError, doing: str, *, log: ErrorLog | None = None, received: Any = None
 ) -> PenstockError:
-    """A `PenstockError` for what the client reported while `doing` something."""
+    """A `PenstockError` for an error of the client; `doing` says during what."""
     given = kafka_error(error)
-    # A call that times out behind a refused log-in says only that; the reason went to the client's error callback.
+    # A call whose log-in was refused only times out; the reason went to the client's error callback.
     if given.retriable() or given.code() in (
         KafkaError._TIMED_OUT,
         KafkaError._TRANSPORT,

@@ -1,4 +1,4 @@
-"""Plain network questions about an address: does the name resolve, the port answer, the TLS handshake work?"""
+"""Network checks of an address: name resolution, TCP connection, TLS handshake."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Touches every connection of a pipeline, one step at a time, and says how each went: for `penstock dry-run`, and for
-those who fill in a trigger."""
+"""Tries every connection of a pipeline step by step and reports each result: `penstock dry-run`, trigger forms."""
 
 from __future__ import annotations
 
@@ -26,12 +25,12 @@ Step = Literal["config", "dns", "tcp", "tls", "sasl", "metadata", "advertised", 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How one step went."""
+    """The result of one step."""
 
     step: Step
     target: str
     ok: bool | None
-    """None: skipped, because a step it depends on failed, or it cannot be tried."""
+    """None: skipped, because a step that it depends on failed, or because it cannot be tried."""
     detail: str
     hint: str | None = None
     millis: int = 0
@@ -42,13 +41,13 @@ class Finding:
 
 _Work = Callable[[], str]
 Guard = Callable[[str, int | None], list[str]]
-"""The IP addresses that a host may be reached at, and a broker at its port; raises `PenstockError` where it may not."""
+"""The IP addresses at which a host (and port) may be reached; raises `PenstockError` where it may not."""
 
 
 def probe(spec: PipelineSpec, timeout: float = 5.0, guard: Guard | None = None) -> Iterator[Finding]:
     """Every step in the order of its dependence; nothing is changed on the cluster, and no group is joined.
 
-    With a `guard`, nothing is connected to that it does not let through, advertised addresses included."""
+    With a `guard`, only addresses that it allows are connected to, advertised ones included."""
     source = spec.source.config
     if spec.source.is_foreign:
         yield Finding("config", f"source {spec.source.type}", None, "a source of its own is not touched")
@@ -73,9 +72,9 @@ def probe(spec: PipelineSpec, timeout: float = 5.0, guard: Guard | None = None) 
 
 
 def pinned(config: KafkaClientConfig, pins: dict[Address, list[str]]) -> KafkaClientConfig:
-    """The same cluster by the IP addresses that were let through: a name may be answered differently the next time.
+    """The same cluster by the IP addresses that were allowed: a name may resolve differently the next time.
 
-    Where the broker's certificate is checked against its name, the name stays: nobody else can answer to it."""
+    Where the broker's certificate is checked against its name, the name stays: no other host has that certificate."""
     if not pins:
         return config
     properties = dict(config.properties)

@@ -1,4 +1,4 @@
-"""Producing with confirmation: a record counts as sent only when the broker has said so."""
+"""Producing with confirmation: a record counts as sent only when the broker has acknowledged it."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class RecordProducer:
         settings = {
             "linger.ms": 5,
             "partitioner": "murmur2_random",
-            # The client itself gives a record up, so that none arrives after it was reported as failed.
+            # The client gives a record up by itself, so that none arrives after it was reported as failed.
             "message.timeout.ms": int(timeout * 1000),
             "error_cb": self._errors,
         }
         try:
             self._producer: Any = Producer(config.producer(settings | dict(overrides or {})))
         except KafkaException as error:
-            raise translate(error, "making a producer") from error
+            raise translate(error, "creating a producer") from error
 
     def send(self, records: Sequence[NewRecord]) -> list[Placed | PenstockError]:
-        """Produce and wait: for each record where it arrived, or why it did not (`Transient` where it may later)."""
+        """Produce and wait; returns per record its partition and offset, or the error (`Transient`: try it again)."""
         results = self._send(records)
         if len(records) > 1:
-            # A broker refuses a whole batch for one record that is too large: its neighbours are innocent (I9).
+            # I9: a broker refuses a whole batch for one record that is too large; the others are sent again alone.
             for index, result in enumerate(results):
                 if isinstance(result, RecordRefused):
                     [results[index]] = self._send([records[index]])

@@ -1,4 +1,4 @@
-"""Tables of Kafka client properties: which kind of client each is for, who decides it, who may set it."""
+"""Tables of Kafka client properties: which kind of client each is for, which are fixed, which may be set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DECIDED_HERE = {
     "enable.auto.offset.store": "Penstock commits after the work is done",
     "partition.assignment.strategy": "Penstock uses cooperative-sticky",
 }
-"""Properties that the user's configuration may name but not decide, and why."""
+"""Properties that are removed from the user's configuration, with the reason."""
 
 CONSUMER_ONLY = {
     "allow.auto.create.topics",
@@ -36,7 +36,7 @@ CONSUMER_ONLY = {
     "queued.min.messages",
     "session.timeout.ms",
 }
-"""librdkafka complains of these in the log of a producer or admin client."""
+"""Properties that librdkafka warns about in a producer or admin client."""
 
 PRODUCER_ONLY = {
     "acks",
@@ -60,7 +60,7 @@ PRODUCER_ONLY = {
     "transaction.timeout.ms",
     "transactional.id",
 }
-"""The same the other way round."""
+"""Properties that librdkafka warns about in a consumer."""
 
 _HARMLESS = (
     CONSUMER_ONLY
@@ -106,7 +106,7 @@ _HARMLESS = (
 
 
 def refuse_dangerous(properties: Mapping[str, Any]) -> None:
-    """Take from an API caller only what cannot load code, read this machine's files or make it call an address."""
+    """Accept from an API caller only what cannot load code, read local files or connect to another address."""
     bad = sorted(name for name in properties if name not in _HARMLESS)
     if bad:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Java-style client properties in librdkafka's words: log-in lines, stores, renamed and Java-only keys."""
+"""Java-style client properties as librdkafka's: JAAS lines, stores, renamed and Java-only keys."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _JAAS_OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'
 
 
 def to_librdkafka(properties: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The properties in librdkafka's words, and a warning for each that has no meaning there."""
+    """The properties by librdkafka's names, and a warning for each that it does not have."""
     warnings: list[str] = []
     out: dict[str, Any] = {}
     stores: dict[str, str] = {}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import time
 from collections.abc import Mapping
 from typing import Protocol
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Record, RecordLike
 from penstock.kafka.partition_reader import Batch, PartitionReader, Trouble
 from penstock.pipeline.messages import Bounds, Partition
@@ -27,7 +27,7 @@ class Readable(Protocol):
     def close(self) -> None: ...
 
 
-def bounded(reader: Readable, bounds: Bounds) -> Readable:
+def bounded(reader: Readable, bounds: Bounds, clock: Clock = SYSTEM) -> Readable:
     """The reader of a replay's unit, made from the pipeline's own; the next unit gives it new bounds."""
     if isinstance(reader, (LogReader, LetterReader)):
         reader.bound(bounds)
@@ -35,7 +35,7 @@ def bounded(reader: Readable, bounds: Bounds) -> Readable:
     if bounds.records is None and isinstance(reader, PartitionReader):
         return LogReader(reader, bounds)
     reader.close()
-    return LetterReader(bounds)
+    return LetterReader(bounds, clock)
 
 
 class LogReader:
@@ -95,8 +95,9 @@ class LogReader:
 class LetterReader:
     """Gives the records that came with the unit as a log would: in order, each partition from where it is placed."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, clock: Clock = SYSTEM) -> None:
         self.trouble = Trouble()
+        self._clock = clock
         self._records: dict[Partition, list[Record]] = {}
         self._next: dict[Partition, int] = {}
         self._held: set[Partition] = set()
@@ -126,8 +127,8 @@ class LetterReader:
                 taken += some
         if taken:
             return Batch(taken, starts, ends)
-        # Nothing to give now: whoever asks waits for a retry that becomes due.
-        time.sleep(max(0.0, timeout))
+        # Nothing to give now: the unit waits for a retry that becomes due.
+        self._clock.sleep(max(0.0, timeout))
         return None
 
     def _left(self, partition: Partition) -> list[Record]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, cast
 
 from penstock.config.source import ForeignSourceConfig
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import PluginError
 from penstock.core.plugin import PipelineContext
 from penstock.datahub.graph import catalogue
@@ -46,17 +46,20 @@ class ForeignReader:
     def __init__(
         self,
         source: Any,
-        acting: ActionExecutor,
+        executor: ActionExecutor,
         partition: Partition,
         deaths: CrashMarker,
         scrub: Callable[[str], str],
+        *,
+        clock: Clock = SYSTEM,
     ) -> None:
         self.trouble = Trouble()
         self._failed_acks = 0
         self._remarks: list[str] = []
         self._scrub = scrub
         self._source = source
-        self._acting = acting
+        self._executor = executor
+        self._clock = clock
         self._partition = partition
         self._deaths = deaths
         self._pulling = SourcePump(source, partition[0])
@@ -85,12 +88,12 @@ class ForeignReader:
         self._held = self._partition in partitions
 
     def read(self, limit: int, timeout: float) -> Batch | None:  # noqa: ARG002 - always one: it is acknowledged before the next is asked for
-        self._acting.wait_idle()
+        self._executor.wait_idle()
         self._deaths.calm()
         self._settle_done()
         if self._held or self._over:
-            # Whoever asks waits for a retry, or for a deferred event.
-            time.sleep(max(0.0, min(timeout, _LOOK_EVERY) if self._over else timeout))
+            # The unit waits for a retry, or for a deferred event.
+            self._clock.sleep(max(0.0, min(timeout, _LOOK_EVERY) if self._over else timeout))
             return None
         arrival = self._again() or self._pulled(timeout)
         if arrival is None:
@@ -121,7 +124,7 @@ class ForeignReader:
         if not all(hasattr(given, name) for name in ("event_type", "event", "meta")):
             self._halt(SourceBroken(f"events() gave {type(given).__name__}", allowed="EventEnvelope"))
             return None
-        arrival = Arrival(self._partition[0], self._free, given, int(time.time() * 1000))
+        arrival = Arrival(self._partition[0], self._free, given, self._clock.now_ms())
         self._free += 1
         with self._lock:
             self._open[arrival.offset()] = arrival
@@ -132,9 +135,9 @@ class ForeignReader:
         code = getattr(error, "code", None)
         name = code if isinstance(code, str) else type(error).__name__
         text = str(error) if isinstance(error, SourceBroken) else f"its source raised {type(error).__name__}: {error}"
-        tally = self._acting.tally
-        with tally.lock:
-            tally.halt = tally.halt or Halt("error" if is_outage(error) else "build", name, self._scrub(text))
+        result = self._executor.result
+        with result.lock:
+            result.halt = result.halt or Halt("error" if is_outage(error) else "build", name, self._scrub(text))
 
     def at_end(self, partition: Partition) -> bool:  # noqa: ARG002 - there is one
         return (self._quiet or self._over) and self._again() is None
@@ -145,18 +148,18 @@ class ForeignReader:
     @property
     def exhausted(self) -> bool:
         """True: the source has ended, and nothing of it waits for a retry or an acknowledgement."""
-        acting = self._acting
-        return self._over and self._again() is None and not (acting.deferred or acting.waiting or acting.tries)
+        executor = self._executor
+        return self._over and self._again() is None and not (executor.deferred or executor.waiting or executor.retries)
 
     # -- acknowledging ---------------------------------------------------------------------
 
     def _settle_done(self) -> None:
         """What was read and neither waits, nor is deferred, nor failed, is done."""
-        acting = self._acting
-        failed = {each.record.offset() for each in acting.tally.failures}
+        executor = self._executor
+        failed = {each.record.offset() for each in executor.result.failures}
         self._match_deferred()
-        open_ = {place[2] for place in (*acting.deferred, *acting.tries)} | failed
-        open_.update(*acting.waiting.values())
+        open_ = {place[2] for place in (*executor.deferred, *executor.retries)} | failed
+        open_.update(*executor.waiting.values())
         self._settle(n for n in self._read_so_far() if n not in open_)
 
     def _read_so_far(self) -> list[int]:
@@ -178,11 +181,11 @@ class ForeignReader:
 
     def _match_deferred(self) -> None:
         """Tell the source which events come later; not one that was acknowledged before `act` returned."""
-        for place in list(self._acting.deferred):
+        for place in list(self._executor.deferred):
             number = place[2]
             arrival = self._open.get(number)
             if arrival is None or number in self._settled:
-                self._acting.acknowledge(place)
+                self._executor.acknowledge(place)
             elif number not in self._deferred:
                 self._deferred.add(number)
                 self._ack(arrival.envelope, processed=False)
@@ -201,7 +204,7 @@ class ForeignReader:
         if number is None:
             self._ack(envelope, processed=True)
             return
-        self._acting.acknowledge((*self._partition, number))
+        self._executor.acknowledge((*self._partition, number))
         self._settle([number])
 
     def _find(self, envelope: Any) -> int | None:
@@ -209,7 +212,7 @@ class ForeignReader:
         event, meta = getattr(envelope, "event", None), getattr(envelope, "meta", None)
         with self._lock:
             pairs = [(number, arrival.envelope) for number, arrival in self._open.items()]
-        deferred = [(place[2], item) for place, (item, _) in list(self._acting.deferred.items())]
+        deferred = [(place[2], item) for place, (item, _) in list(self._executor.deferred.items())]
         known = [*pairs, *deferred]
         same = (n for n, e in known if e is envelope or e.meta is meta or e.event is event)
         alike = (n for n, e in known if e.event_type == getattr(envelope, "event_type", None) and e.meta == meta)
@@ -256,10 +259,13 @@ class SourceView:
     def __class__(self) -> type:
         return type(self._source)
 
-    def attach(self, made: Blueprint, acting: ActionExecutor, scrub: Callable[[str], str]) -> ForeignReader:
+    def attach(
+        self, made: Blueprint, executor: ActionExecutor, scrub: Callable[[str], str], clock: Clock = SYSTEM
+    ) -> ForeignReader:
         """The way to read from the source, and to acknowledge through this view."""
         self._source.set_filters(early_filters(made.spec))
-        self.reader = ForeignReader(self._source, acting, (made.spec.source.type, 0), CrashMarker(made.deaths), scrub)
+        partition = (made.spec.source.type, 0)
+        self.reader = ForeignReader(self._source, executor, partition, CrashMarker(made.deaths), scrub, clock=clock)
         return self.reader
 
     def ack(self, event: Any, processed: bool = True) -> None:  # noqa: FBT001 - DataHub's signature

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import time
 import traceback
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.dead_letter import Failure, Stage
 from penstock.core.errors import PenstockError
 from penstock.core.event import Event, Record, json_bytes
@@ -16,6 +16,7 @@ from penstock.pipeline.chain import Item
 from penstock.pipeline.messages import FailedEvent
 from penstock.pipeline.retry import RetryState
 
+T = TypeVar("T")
 Frames = tuple[tuple[CodeType, int], ...]
 
 _stacks: dict[Frames, str] = {}
@@ -27,28 +28,60 @@ _VALUE_LIMIT = 64_000
 
 
 def failed_event(
-    item: Item, stage: Stage, error: BaseException, scrub: Callable[[str], str], tries: RetryState | None = None
+    item: Item,
+    stage: Stage,
+    error: BaseException,
+    scrub: Callable[[str], str],
+    state: RetryState | None = None,
+    *,
+    clock: Clock = SYSTEM,
 ) -> FailedEvent:
-    """The failure of one event, ready to travel to the driver."""
-    now = int(time.time() * 1000)
+    """The failure of one event, ready to travel to the driver.
+
+    L3: it always can be described: where an exception or a value of the user's own raises while it is, less is said.
+    """
+    now = clock.now_ms()
     cause = error.__cause__ if isinstance(error, PenstockError) and error.__cause__ else error
     return FailedEvent(
         Record.of(item.record),
         Failure(
             stage=stage,
-            error_code=error.code if isinstance(error, PenstockError) else type(error).__name__,
+            error_code=_code(error),
             error_class=f"{type(error).__module__}.{type(error).__qualname__}",
-            error=scrub(str(error) or type(error).__name__)[:_MESSAGE_LIMIT],
-            traceback=scrub(_traceback(cause))[-_TRACEBACK_LIMIT:],
+            error=error_text(error, scrub),
+            traceback=_described(lambda: scrub(_traceback(cause))[-_TRACEBACK_LIMIT:], ""),
             fingerprint=_fingerprint(stage, error),
-            attempts=tries.attempts + 1 if tries else 1,
-            first_failed_at=tries.first_failed_at if tries else now,
+            attempts=state.attempts + 1 if state else 1,
+            first_failed_at=min(state.first_failed_at, now) if state else now,
             last_failed_at=now,
-            value_seen=_seen(item.value),
-            schema_id=getattr(error, "schema_id", None),
+            value_seen=_described(lambda: _seen(item.value), None),
+            schema_id=_described(lambda: _schema_id(error), None),
         ),
-        _event_type(item),
+        _described(lambda: _event_type(item), ""),
     )
+
+
+def error_text(error: BaseException, scrub: Callable[[str], str]) -> str:
+    """What an error says, bounded and without secrets; its class where it says nothing."""
+    name = type(error).__name__
+    return _described(lambda: scrub(str(error) or name)[:_MESSAGE_LIMIT], name)
+
+
+def _described(describe: Callable[[], T], otherwise: T) -> T:
+    try:
+        return describe()
+    except Exception:  # noqa: BLE001 - code of the user's own (`__str__`, `__repr__`, properties) may raise anything
+        return otherwise
+
+
+def _code(error: BaseException) -> str:
+    code = _described(lambda: error.code, None) if isinstance(error, PenstockError) else None
+    return code if isinstance(code, str) else type(error).__name__
+
+
+def _schema_id(error: BaseException) -> int | None:
+    found = getattr(error, "schema_id", None)
+    return found if isinstance(found, int) else None
 
 
 def _event_type(item: Item) -> str:
@@ -60,7 +93,7 @@ def _fingerprint(stage: Stage, error: BaseException) -> str:
     """Same class raised from the same place is the same kind of failure, whatever its text says about the event."""
     frames = _frames(error)
     place = f"{frames[-1][0].co_name}:{frames[-1][1]}" if frames else ""
-    code = error.code if isinstance(error, PenstockError) else ""
+    code = _code(error) if isinstance(error, PenstockError) else ""
     return hashlib.sha1(
         f"{stage}|{type(error).__qualname__}|{code}|{place}".encode(), usedforsecurity=False
     ).hexdigest()[:16]
@@ -99,5 +132,5 @@ def _seen(value: Any) -> bytes | None:
         return None
     try:
         return json_bytes(value)[:_VALUE_LIMIT]
-    except (TypeError, ValueError):
+    except Exception:  # noqa: BLE001 - a value of the user's own: deep, circular, or raising while it is written
         return repr(value).encode("utf-8", "replace")[:_VALUE_LIMIT]

@@ -1,9 +1,11 @@
-"""The progress journal: a small shared file in which a lane's worker notes what is done and what it is at, for the
-driver to read if it dies.
+"""The in-flight log: a memory-mapped file per lane process that names the events it is working on right now.
 
-Per unit and partition there is a slot: everything below `done` is finished, and the events from `flight` up to `until`
-are being worked on. Units that act on several events at once keep a log instead: which events were begun, which are
-done. It is memory, not disk: a worker's death loses nothing of it.
+L1: nothing in it says that an event is done. After the death of the process everything that it had not returned is
+repeated; the log only names the suspects, which are then run alone. It is memory, not disk: a process that is killed
+loses nothing of it.
+
+A slot is four cells: the unit, the partition's index in the unit's request, and the range of offsets being worked on.
+The driver has cells of its own in the file: units that must begin no further act.
 """
 
 from __future__ import annotations
@@ -13,180 +15,167 @@ import mmap
 import os
 import sys
 import threading
-from collections import defaultdict
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.core.event import RecordLike
 from penstock.pipeline.messages import Assignment, Partition
 
-_SLOT = 5
-"""Cells of a slot: unit (0: free), index of the partition in the unit's request, done, flight, until."""
-_NOTHING, _NEXT = -1, -2
-"""In the place of an offset in flight: nothing is; the one at `done` is."""
-_SLOTS = 4_096
-_LOGS = 64
-_LOG = 1 << 16
-"""Cells of a log: unit (0: free), number of entries, then two cells for each entry: what and where, offset."""
-_ENTRIES = (_LOG - 2) // 2
-_LOGS_AT = _SLOT * _SLOTS
-_PID_AT = _LOGS_AT + _LOGS * _LOG
-_SPARE_AT = _PID_AT + 1
-"""Where a partition without a slot is noted, for nobody to read."""
-_CELLS = _SPARE_AT + _SLOT
+_PID_AT = 0
+_STOP_COUNT_AT = 1
+"""Grows with every request to stop, so that looking for one costs a single read."""
+_STOPS_AT = 2
+_STOPS = 1_022
+"""Units that may be asked to stop before the lane process has seen the first of them."""
+_SLOTS_AT = _STOPS_AT + _STOPS
+_SLOT = 4
+_SLOTS = 16_384
+"""L7: enough for hundreds of units with concurrency. A unit that gets fewer slots than it asks for works all the same;
+what it does not name is repeated after a death like everything else."""
+_CELLS = _SLOTS_AT + _SLOT * _SLOTS
+_NOTHING = -1
+"""In the place of the first offset: the slot's owner works on nothing."""
+_ONE = -1
+"""In the place of the end: the event at the first offset alone, so that the next event costs one write."""
 
-_BEGUN, _DONE, _ENDED = 0, 1, 2
-"""What a log entry says; `ended` is neither done nor in flight: it failed, waits or is deferred, as only the worker's
-memory knew."""
-_WHAT = 1 << 32
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a dead worker had done of one partition."""
-
-    done: int | None = None
-    """Everything below is finished."""
-    open: set[int] = field(default_factory=set)
-    """Offsets below that are not: they failed, and nobody else knows."""
-    finished: set[int] = field(default_factory=set)
-    """Offsets that are finished besides."""
-    suspects: set[int] = field(default_factory=set)
-    """Offsets that were being worked on, one of which may have been the death of it."""
+_request_lock = threading.Lock()
 
 
-class Journal:
-    """The worker's side. Each unit writes to slots, or a log, of its own."""
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Events that a process was working on: one of them may have been the reason for its death."""
+
+    index: int
+    """The partition's place in the unit's request."""
+    first: int
+    end: int
+    """Offsets in [first, end)."""
+
+
+class InFlightLog:
+    """The lane process's side. Units write to slots of their own, each slot by one thread at a time."""
 
     def __init__(self, path: str) -> None:
-        # Another process may still write to the journal that is there: it keeps its file, and we get one of our own.
+        """Raises OSError where the file system is full: a sparse file would end the process at its first write."""
+        # Another process may still write to the file that is there: it keeps that file, and this one gets its own.
         with contextlib.suppress(FileNotFoundError):
             os.replace(path, before(path))  # noqa: PTH105 - a name, not a Path
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "r+b") as file:
-            file.truncate(_CELLS * 8)
+            os.posix_fallocate(file.fileno(), 0, _CELLS * 8)
             self._cells = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
         self._cells[_PID_AT] = os.getpid()
         self._free = list(range(_SLOTS - 1, -1, -1))
-        self._free_logs = list(range(_LOGS - 1, -1, -1))
         self._lock = threading.Lock()
+        self._stops_seen = 0
 
-    def open(self, unit: int, assignments: list[Assignment]) -> Pages:
-        """Slots for a unit; partitions beyond the last free slot are not noted, and are repeated after a death."""
-        places: dict[Partition, int] = {}
+    def open(self, unit: int, assignments: Sequence[Assignment], concurrency: int = 1) -> InFlightSlots:
+        """Slots for a unit: one per act at the same time, then one per partition for batches, as far as they go."""
         with self._lock:
-            for index, a in enumerate(assignments[: len(self._free)]):
-                at = self._free.pop() * _SLOT
-                places[a.key] = at
-                self._cells[at + 1], self._cells[at + 2], self._cells[at + 3] = index, a.next_offset, _NOTHING
-                self._cells[at] = unit
-            log = self._free_logs.pop() if self._free_logs else None
-            if log is not None:
-                at = _LOGS_AT + log * _LOG
-                self._cells[at + 1] = 0
-                self._cells[at] = unit
-        return Pages(self._cells, places, None if log is None else _LOGS_AT + log * _LOG)
+            acts = self._take(unit, concurrency)
+            ranges = self._take(unit, len(assignments))
+        return InFlightSlots(self._cells, [a.key for a in assignments], acts, ranges)
 
-    def close(self, pages: Pages) -> None:
-        """The unit's outcome is on its way: its slots are free."""
+    def _take(self, unit: int, wanted: int) -> list[int]:
+        taken = [_SLOTS_AT + _SLOT * self._free.pop() for _ in range(min(wanted, len(self._free)))]
+        for at in taken:
+            self._cells[at + 2] = _NOTHING
+            self._cells[at] = unit
+        return taken
+
+    def close(self, slots: InFlightSlots) -> None:
+        """The unit's outcome was returned: its slots are free."""
         with self._lock:
-            for at in pages.places.values():
+            for at in slots.owned:
                 self._cells[at] = 0
-                self._free.append(at // _SLOT)
-            if pages.log is not None:
-                self._cells[pages.log] = 0
-                self._free_logs.append((pages.log - _LOGS_AT) // _LOG)
+                self._free.append((at - _SLOTS_AT) // _SLOT)
+
+    def stop_requests(self) -> list[int]:
+        """Units that the driver has asked to stop since the last call."""
+        count = self._cells[_STOP_COUNT_AT]
+        if count == self._stops_seen:
+            return []
+        self._stops_seen = count
+        found = []
+        for at in range(_STOPS_AT, _STOPS_AT + _STOPS):
+            if unit := self._cells[at]:
+                found.append(unit)
+                self._cells[at] = 0
+        return found
 
 
-class Pages:
-    """One unit's slots and log."""
+class InFlightSlots:
+    """The slots of one unit. Without any (no log, or a full one) nothing is named and the unit works all the same."""
 
-    __slots__ = ("_at", "_cells", "_index", "_one_topic", "_partition", "log", "places")
+    __slots__ = ("_act", "_cells", "_free", "_index", "_ranges", "_used", "owned")
 
-    def __init__(self, cells: memoryview, places: dict[Partition, int], log: int | None) -> None:
+    def __init__(
+        self, cells: memoryview, partitions: Sequence[Partition], acts: Sequence[int], ranges: Sequence[int]
+    ) -> None:
         self._cells = cells
-        self.places = places
-        self.log = log
-        self._index = {partition: index for index, partition in enumerate(places)}
-        self._one_topic = len({topic for topic, _ in places}) == 1
-        self._partition = _NOTHING
-        """The partition, of the one topic, that is being noted; its slot is at `_at`."""
-        self._at = _SPARE_AT
+        self._index = {partition: index for index, partition in enumerate(partitions)}
+        self.owned = (*acts, *ranges)
+        self._act = acts[0] if acts else None
+        self._free = list(acts)
+        self._ranges = list(ranges)
+        self._used: list[int] = []
 
-    def done(self, ends: dict[Partition, int]) -> None:
-        """Everything below these offsets is finished, and nothing is in flight."""
-        self._leave()
-        for partition, end in ends.items():
-            if (at := self.places.get(partition)) is not None:
-                self._cells[at + 3] = _NOTHING
-                self._cells[at + 2] = end
+    @classmethod
+    def none(cls) -> InFlightSlots:
+        """Slots of a unit without a log."""
+        return cls(_NOWHERE, (), (), ())
 
-    def working(self, firsts: dict[Partition, int], ends: dict[Partition, int]) -> None:
-        """The events from the firsts up to the ends are worked on together."""
-        for partition, first in firsts.items():
-            if (at := self.places.get(partition)) is not None:
-                self._cells[at + 4] = ends[partition]
-                self._cells[at + 3] = first
+    def act_cell(self, partition: Partition) -> tuple[memoryview, int]:
+        """The cell into which a serial executor writes the offset of each event of this partition before acting."""
+        index = self._index.get(partition)
+        if self._act is None or index is None:
+            return _NOWHERE, 2
+        cells, at = self._cells, self._act
+        cells[at + 2] = _NOTHING
+        cells[at + 1], cells[at + 3] = index, _ONE
+        return cells, at + 2
 
-    def idle(self) -> None:
-        """Nothing is in flight."""
-        self._leave()
-        for at in self.places.values():
-            self._cells[at + 3] = _NOTHING
-
-    def acting_on(self, record: RecordLike) -> None:
-        """This one event is begun, and what lies below it in its partition is finished."""
-        # Once per event of the fastest pipelines: a single number is written where the partition is the same.
-        if record.partition() != self._partition:
-            self._enter_partition(record)
-        self._cells[self._at + 2] = record.offset()
-
-    def _enter_partition(self, record: RecordLike) -> None:
-        self._leave()
-        self._at = self.places.get((record.topic(), record.partition()), _SPARE_AT)
-        self._cells[self._at + 2] = record.offset()
-        self._cells[self._at + 3] = _NEXT
-        if self._one_topic:
-            self._partition = record.partition()
-
-    def _leave(self) -> None:
-        """The event acted on last is behind us: done, or named in the log."""
-        if self._at != _SPARE_AT:
-            self._cells[self._at + 3] = _NOTHING
-            self._cells[self._at + 2] += 1
-        self._at, self._partition = _SPARE_AT, _NOTHING
-
-    def begun(self, record: RecordLike) -> None:
-        self._enter(_BEGUN, record)
-
-    def ended(self, record: RecordLike, *, done: bool) -> None:
-        self._enter(_DONE if done else _ENDED, record)
-
-    def _enter(self, what: int, record: RecordLike) -> None:
-        """Add to the log; the caller sees to it that this is done by one thread at a time."""
+    def begin(self, record: RecordLike) -> int | None:
+        """Name one of several events acted on at once. The caller holds the executor's lock."""
         index = self._index.get((record.topic(), record.partition()))
-        if self.log is None or index is None:
-            return
-        count = self._cells[self.log + 1]
-        if count < _ENTRIES:
-            at = self.log + 2 + 2 * count
-            self._cells[at], self._cells[at + 1] = what * _WHAT + index, record.offset()
-            # Counted last: a death in between loses the entry, never shows half of it.
-            self._cells[self.log + 1] = count + 1
+        if not self._free or index is None:
+            return None
+        at = self._free.pop()
+        self._cells[at + 1], self._cells[at + 3] = index, _ONE
+        self._cells[at + 2] = record.offset()
+        return at
 
-    @property
-    def full(self) -> bool:
-        """The log takes no more: the unit should end, for the next one gets a new log."""
-        return self.log is not None and self._cells[self.log + 1] >= _ENTRIES - 1_000
+    def end(self, slot: int | None) -> None:
+        """What `begin` named is no longer worked on. The caller holds the executor's lock."""
+        if slot is not None:
+            self._cells[slot + 2] = _NOTHING
+            self._free.append(slot)
+
+    def begin_ranges(self, ranges: Mapping[Partition, tuple[int, int]]) -> None:
+        """Name a batch that is prepared or acted on as a whole: per partition the offsets [first, end)."""
+        cells = self._cells
+        for at, (partition, (first, end)) in zip(self._ranges, ranges.items(), strict=False):
+            cells[at + 2] = _NOTHING
+            cells[at + 1], cells[at + 3] = self._index[partition], max(end, first + 1)
+            cells[at + 2] = first
+            self._used.append(at)
+
+    def end_ranges(self) -> None:
+        for at in self._used:
+            self._cells[at + 2] = _NOTHING
+        self._used.clear()
+
+
+_NOWHERE = memoryview(bytearray(_SLOT * 8)).cast("q")
 
 
 def before(path: str) -> str:
-    """Where the journal of the lane's process before this one is."""
+    """Where the log of the lane's process before this one is."""
     return f"{path}.before"
 
 
 def writer(path: str) -> int | None:
-    """The process that writes this journal, or wrote it last."""
+    """The process that writes this log, or wrote it last."""
     try:
         with Path(path).open("rb") as file:
             file.seek(_PID_AT * 8)
@@ -195,62 +184,37 @@ def writer(path: str) -> int | None:
         return None
 
 
-@dataclass(slots=True, frozen=True)
-class InFlight:
-    """Offsets [first, end) of the partition with this index in the unit's request, which are being worked on."""
-
-    index: int
-    first: int
-    end: int
-
-
 def read(path: str) -> dict[int, list[InFlight]]:
-    """What a worker was working on when it died, by unit."""
-    return {
-        unit: [InFlight(index, offset, offset + 1) for index, part in parts.items() for offset in sorted(part.suspects)]
-        for unit, parts in read_progress(path).items()
-    }
-
-
-def request_stop(path: str, units: Collection[int]) -> None:
-    """Ask units to begin no further act."""
-
-
-def read_progress(path: str) -> dict[int, dict[int, Progress]]:
-    """What a worker left behind: by unit, then by the partition's index in its request."""
+    """What a process was working on, by unit; empty where there is no log, or a damaged one."""
     try:
         raw = Path(path).read_bytes()
     except OSError:
         return {}
     if len(raw) < _CELLS * 8:
         return {}
-    cells = memoryview(raw).cast("q")
-    found: dict[int, dict[int, Progress]] = defaultdict(lambda: defaultdict(Progress))
-    for at in range(0, _LOGS_AT, _SLOT):
-        unit, index, done, flight, until = cells[at : at + _SLOT]
-        if unit:
-            progress = found[unit][index]
-            progress.done = done
-            if flight == _NEXT:
-                progress.suspects.add(done)
-            elif flight >= 0:
-                progress.suspects.update(range(flight, max(until, flight + 1)))
-    for at in range(_LOGS_AT, _PID_AT, _LOG):
-        if unit := cells[at]:
-            _read_log(cells[at + 1 : at + _LOG], found[unit])
-    return {unit: dict(parts) for unit, parts in found.items()}
+    cells = memoryview(raw[: _CELLS * 8]).cast("q")
+    found: dict[int, list[InFlight]] = {}
+    for at in range(_SLOTS_AT, _CELLS, _SLOT):
+        unit, index, first, end = cells[at : at + _SLOT]
+        if unit and first >= 0:
+            found.setdefault(unit, []).append(InFlight(index, first, first + 1 if end == _ONE else end))
+    return found
 
 
-def _read_log(log: memoryview, found: dict[int, Progress]) -> None:
-    for n in range(log[0]):
-        what, index = divmod(log[1 + 2 * n], _WHAT)
-        offset, progress = log[2 + 2 * n], found[index]
-        if what == _BEGUN:
-            progress.suspects.add(offset)
-        else:
-            progress.suspects.discard(offset)
-        if what == _DONE:
-            progress.finished.add(offset)
-            progress.open.discard(offset)
-        elif what == _ENDED:
-            progress.open.add(offset)
+def request_stop(path: str, units: set[int]) -> bool:
+    """F16: ask the process that writes this log to begin no further act of these units; does not wait for it.
+
+    Returns False where that cannot be asked: there is no log, or too many requests are unread.
+    """
+    try:
+        with _request_lock, Path(path).open("r+b") as file:
+            if os.fstat(file.fileno()).st_size < _CELLS * 8:
+                return False
+            with mmap.mmap(file.fileno(), 0) as memory, memoryview(memory) as view, view.cast("q") as cells:
+                free = [at for at in range(_STOPS_AT, _STOPS_AT + _STOPS) if not cells[at]]
+                for at, unit in zip(free, sorted(units), strict=False):
+                    cells[at] = unit
+                cells[_STOP_COUNT_AT] += 1
+                return len(free) >= len(units)
+    except OSError:
+        return False

@@ -28,7 +28,7 @@ class Blueprint:
     client: KafkaClientConfig
     folder: str | None
     deaths: str | None = None
-    """File in which a worker notes at which event of a foreign source it is."""
+    """File in which a worker notes at which event of an external source it is."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -93,7 +93,7 @@ class UnitRequest:
     bounds: Bounds | None = None
     """Of a replay; None: read on as events arrive."""
     careful: bool = False
-    """True: one event at a time, each noted in the journal before anything is done with it."""
+    """True: one event at a time, each named in the in-flight log before anything is done with it."""
     rate: float | None = None
     """Events per second that may begin."""
     tap: TapWish | None = None
@@ -112,9 +112,9 @@ class FailedEvent:
 
 @dataclass(slots=True)
 class Account:
-    """L2: what became of every event that a unit had to do with in one partition.
+    """L2: what became of every event that a unit had to do with in one partition (`accounting.check_account`).
 
-    `pending` of the assignment and what was read must equal what ended and what is pending now.
+    `taken_over + read == acted + filtered + failed + missing + pending`, each counted where it happens.
     """
 
     began_at: int = 0
@@ -124,8 +124,11 @@ class Account:
     read: int = 0
     """Records in [began_at, next_offset), read in this unit."""
     acted: int = 0
+    """Events that the action has finished; deferred ones when they are acknowledged."""
     filtered: int = 0
+    """Events below the next offset that a decoder, filter or transform dropped."""
     failed: int = 0
+    """Failures that end their event; with THROW the failing event stays unfinished and is not counted."""
     missing: int = 0
     """Pending offsets that are no longer in the log (compaction, retention)."""
 
@@ -144,9 +147,17 @@ class PartitionOutcome:
     cursor_gap: tuple[int, int] | None = None
     """The target's cursor stood below the log's start and was moved: from, to."""
     blocked_for: float | None = None
-    """Seconds in which nothing can be done here: the first unfinished event waits for its retry."""
+    """Seconds in which nothing can be done here: the first unfinished event waits for its retry, or for an outage to
+    pass."""
+    blocked_by: str | None = None
+    """The outage that the event at `next_offset` (or a pending one) waits for: its schema id is within its grace, a
+    registry subject fails, a step before the action cannot reach its target. What lies before it is done and other
+    partitions go on; the pipeline shows `waiting` with this reason."""
     suspect_until: int | None = None
     """One of the events below hangs together with others: they are tried one at a time."""
+    hung_at: int | None = None
+    """The target has a cursor, and a step before the action did not return for this event, which was tried alone: the
+    driver makes it a dead letter (stage `timeout`) and moves the cursor past it."""
     at_end: bool = False
     """Everything that was there has been read."""
     out_of_range: bool = False
@@ -167,7 +178,7 @@ class Counts:
     act_errors: int = 0
     """Times that the action raised or did not return in time, attempts that were repeated included."""
     failed_acks: int = 0
-    """Acknowledgements that a foreign source refused."""
+    """Acknowledgements that an external source refused."""
     unrouted: int = 0
     """Filtered because there is no event for the record; `filtered` has them too."""
     early: dict[str, int] = field(default_factory=dict)
@@ -234,7 +245,7 @@ class UnitOutcome:
     more: bool = False
     """There was more to read when the unit ended."""
     ended: bool = False
-    """A foreign source has come to its end, and everything of it is finished."""
+    """An external source has come to its end, and everything of it is finished."""
     remarks: list[str] = field(default_factory=list)
     """For the log."""
     samples: list[Sample] = field(default_factory=list)

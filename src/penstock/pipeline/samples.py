@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from penstock.core.clock import SYSTEM
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Body, Event, RecordLike, json_bytes
 
 if TYPE_CHECKING:
@@ -76,11 +75,12 @@ class Sample(msgspec.Struct):
 class Sampler:
     """Takes a few events of each batch in one unit. It reads and writes down; it never changes or raises."""
 
-    def __init__(self, wish: TapWish, scrub: Callable[[str], str], *, transforms: bool) -> None:
+    def __init__(self, wish: TapWish, scrub: Callable[[str], str], *, transforms: bool, clock: Clock = SYSTEM) -> None:
         """`transforms`: the chain has some, so what the action is given is no longer what was read."""
         self.samples: list[Sample] = []
         self._wish, self._taken = wish, dict.fromkeys(wish, 0)
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock.monotonic()
         self._room = _UNIT_BYTES
         self._scrub, self._transforms = scrub, transforms
 
@@ -141,14 +141,14 @@ class Sampler:
         if allowed is None or not count or self._room <= 0:
             return []
         so_far = self._taken[stage]
-        room = int(allowed.at_once + allowed.per_second * (time.monotonic() - self._began)) - so_far
+        room = int(allowed.at_once + allowed.per_second * (self._clock.monotonic() - self._began)) - so_far
         wanted = min(count, room) if room < 2 or count <= room else room // 2
         if wanted <= 0:
             return []
         self._taken[stage] = so_far + wanted
         # At random within equal parts: events may alternate, and a fixed step would meet one kind only.
         share = count / wanted
-        return sorted({min(int((part + SYSTEM.random()) * share), count - 1) for part in range(wanted)})
+        return sorted({min(int((part + self._clock.random()) * share), count - 1) for part in range(wanted)})
 
     def _made(self, stage: TapStage, step: int, record: RecordLike) -> Sample:
         key = record.key()

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.memory import collect_rarely, give_back
 from penstock.kafka.registry.call_times import CALLS
 from penstock.pipeline.built_pipeline import BuiltPipeline
-from penstock.pipeline.in_flight_log import Journal, Pages
+from penstock.pipeline.in_flight_log import InFlightLog, InFlightSlots
 from penstock.pipeline.messages import UnitOutcome, UnitRequest
 from penstock.pipeline.unit import UnitRun, UnknownBlueprint
+from penstock.pipeline.unit_result import FailureLimits
 from penstock.worker.protocol import RESTING_AT_MOST, RunsRequest, WindowOutcome, WindowRequest
 
 if TYPE_CHECKING:
@@ -35,19 +37,31 @@ _CROWDED_AFTER = 15.0
 _CROWDED_REST_AFTER = 3.0
 """Seconds after which pipelines of a crowd stop fetching."""
 _LOOK_EVERY = 0.5
+_STOP_POLL = 0.02
+"""Seconds between two looks for units that the driver wants to stop."""
+_STOPPED_AT_MOST = 10_000
+"""Units remembered as stopped, because their request may arrive after the wish to stop them."""
+
+log = logging.getLogger("penstock.lane")
 
 
 class LaneProcess:
     """The one object of this kind in a worker process."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
         self._pipelines: dict[tuple[str, int], BuiltPipeline] = {}
         self._detached: list[UnitRun] = []
         self._tainted = False
         self._hung: list[BuiltPipeline] = []
-        """With a foreign source, and an action that does not return."""
-        self._journal: Journal | None = None
-        self._pages: dict[int, Pages] = {}
+        """With an external source, and an action that does not return."""
+        self._log: InFlightLog | None = None
+        self._slots: dict[int, InFlightSlots] = {}
+        self._runs: list[UnitRun] = []
+        """Units of the window that runs."""
+        self._stopped: dict[int, None] = {}
+        self._stop_watch: threading.Thread | None = None
+        self._units_running = threading.Event()
         self._running: RunExecutor | None = None
         # Looking at young objects costs a tenth of a drain and frees nothing. On a cluster Spark collects garbage after
         # every task, too, and would look at every module's objects each time, for some 25 ms.
@@ -56,21 +70,26 @@ class LaneProcess:
 
     def run(self, request: WindowRequest) -> WindowOutcome:
         """Run the units of one window side by side; always back by the deadline where units may be left behind."""
-        began = time.monotonic()
+        clock = self._clock
+        began = clock.monotonic()
         late = request.not_after is not None and began > request.not_after
-        deadline = Deadline.after(0.0 if late else request.seconds)
+        deadline = Deadline.after(0.0 if late else request.seconds, clock)
         closed = [self._close(unit) for unit in request.units if unit.closing]
         if request.retiring:
             self._retire()
-        self._turn_pages(request)
+        self._rotate_slots(request)
         if request.runs is not None:
             return self._execute(request, request.runs, deadline)
-        runs = [
-            UnitRun(u, self._pipeline, deadline.sooner(u.seconds), self._pages.get(u.unit))
-            for u in request.units
-            if not u.closing
+        units = [unit for unit in request.units if not unit.closing]
+        limits = FailureLimits().share(max(1, len(units)))
+        runs = self._runs = [
+            UnitRun(u, self._pipeline, deadline.sooner(u.seconds), self._open_slots, limits=limits, clock=clock)
+            for u in units
         ]
+        self._watch_stops()
         for run in runs:
+            if run.request.unit in self._stopped:
+                run.stop()
             run.start()
         self._wait(runs, deadline, detach=request.detach)
         self._give_up([*self._detached, *runs])
@@ -84,7 +103,7 @@ class LaneProcess:
             os.getpid(),
             outcomes,
             [r.request.unit for r in self._detached],
-            time.monotonic() - began,
+            clock.monotonic() - began,
             self._tainted,
             held=len(self._pipelines),
             registry_calls=CALLS.take(),
@@ -101,21 +120,57 @@ class LaneProcess:
             request.lane, os.getpid(), [], [], request.seconds, tainted=self._running.tainted, runs=outcome
         )
 
-    def _turn_pages(self, request: WindowRequest) -> None:
-        """Pages of this window's units; those of the last window's are no longer needed, its outcome has arrived."""
-        if request.journal is None:
+    def _rotate_slots(self, request: WindowRequest) -> None:
+        """The slots of the last window's units are free: its outcome has arrived."""
+        if request.in_flight_log is None:
             return
-        if self._journal is None:
-            self._journal = Journal(request.journal)
+        if self._log is None:
+            try:
+                self._log = InFlightLog(request.in_flight_log)
+            except OSError as error:
+                # Units work all the same; after a death no suspect is named. Tried again with the next window.
+                log.warning("no in-flight log in %s: %s", request.in_flight_log, error)
+                return
         running = {run.request.unit for run in self._detached}
-        for unit in [unit for unit in self._pages if unit not in running]:
-            self._journal.close(self._pages.pop(unit))
-        for work in request.units:
-            if not work.closing:
-                self._pages[work.unit] = self._journal.open(work.unit, work.assignments)
+        for unit in [unit for unit in list(self._slots) if unit not in running]:
+            self._log.close(self._slots.pop(unit))
+
+    def _open_slots(self, unit: UnitRequest, concurrency: int) -> InFlightSlots:
+        """Slots for a unit that begins; called in its thread."""
+        if self._log is None:
+            return InFlightSlots.none()
+        slots = self._slots[unit.unit] = self._log.open(unit.unit, unit.assignments, concurrency)
+        return slots
+
+    # -- units that have to stop -----------------------------------------------------------
+
+    def _watch_stops(self) -> None:
+        """F16: look for the driver's wishes as long as units run, also between windows."""
+        self._units_running.set()
+        if self._log is not None and self._stop_watch is None:
+            self._stop_watch = threading.Thread(target=self._poll_stops, name="stop-watch", daemon=True)
+            self._stop_watch.start()
+
+    def _poll_stops(self) -> None:
+        while True:
+            self._units_running.wait()
+            self.stop_requested()
+            self._clock.sleep(_STOP_POLL)
+
+    def stop_requested(self) -> None:
+        """Stop the units that the driver has named."""
+        for unit in self._log.stop_requests() if self._log is not None else ():
+            self._stopped[unit] = None
+            if len(self._stopped) > _STOPPED_AT_MOST:
+                del self._stopped[next(iter(self._stopped))]
+            for run in [*self._runs, *self._detached]:
+                if run.request.unit == unit:
+                    run.stop()
+
+    # -- pipelines -------------------------------------------------------------------------
 
     def _pipeline(self, unit: UnitRequest) -> BuiltPipeline:
-        """The unit's pipeline, made in its own thread: what user code does there holds up nobody else."""
+        """The unit's pipeline, made in its own thread: what user code does there holds up no other unit."""
         key = (unit.pipeline, unit.revision)
         for old in [k for k in list(self._pipelines) if k[0] == unit.pipeline and k != key]:
             self._drop(old)
@@ -123,7 +178,9 @@ class LaneProcess:
         if held is None:
             if not unit.blueprint:
                 raise UnknownBlueprint(f"revision {unit.revision} of {unit.pipeline}")
-            held = self._pipelines[key] = BuiltPipeline(unit.blueprint, replays=unit.bounds is not None)
+            held = self._pipelines[key] = BuiltPipeline(
+                unit.blueprint, replays=unit.bounds is not None, clock=self._clock
+            )
         return held
 
     def _wait(self, runs: list[UnitRun], deadline: Deadline, *, detach: bool) -> None:
@@ -135,7 +192,7 @@ class LaneProcess:
             return
         for run in runs:
             while not run.over.wait(deadline.remaining if detach else _LOOK_EVERY) and not detach:
-                # Where nobody can be left behind, one that hangs is given up while we wait.
+                # Where no unit can be left behind, one that hangs is given up while the others are waited for.
                 self._give_up(runs)
         # Many units end at the same moment and share the interpreter: as long as they keep ending, wait.
         while detach and (alive := [run for run in runs if not run.over.is_set()]):
@@ -149,8 +206,10 @@ class LaneProcess:
             if run.overdue:
                 run.abandon()
             if run.hangs:
+                # Its slots stay taken: the thread that was given up may still write to them.
+                self._slots.pop(run.request.unit, None)
                 hung = self._pipelines.pop((run.request.pipeline, run.request.revision), None)
-                if hung is not None and hung.foreign is not None:
+                if hung is not None and hung.external is not None:
                     self._hung.append(hung)
                 self._tainted = True
 
@@ -158,8 +217,11 @@ class LaneProcess:
         every = [*self._detached, *runs]
         ended = [r for r in every if r.over.is_set()]
         self._detached = [r for r in every if r not in ended]
+        self._runs = []
+        if not self._detached:
+            self._units_running.clear()
         self._tainted = self._tainted or any(
-            held.acting.tainted
+            held.executor.tainted
             for r in ended
             if (held := self._pipelines.get((r.request.pipeline, r.request.revision))) is not None
         )
@@ -179,7 +241,7 @@ class LaneProcess:
             # Its action does not return, but its source can still be told what is settled.
             hung.confirm(unit.assignments)
             self._hung.remove(hung)
-            self._run_aside(hung.leave_source, hung.closes_within)
+            self._run_aside(hung.close_source, hung.closes_within)
         return UnitOutcome(unit.unit, unit.pipeline, unit.revision, "closed")
 
     def _retire(self) -> None:
@@ -190,8 +252,8 @@ class LaneProcess:
     def _drop(self, key: tuple[str, int]) -> None:
         held = self._pipelines.pop(key)
         ended = self._run_aside(lambda: _close_quietly(held), held.closes_within)
-        if held.foreign is not None and (held.foreign.is_stuck or not ended):
-            # A source that nobody can stop goes on pulling events.
+        if held.external is not None and (held.external.is_stuck or not ended):
+            # A source that cannot be stopped goes on pulling events.
             self._tainted = True
 
     @staticmethod
@@ -204,7 +266,7 @@ class LaneProcess:
         return not closing.is_alive()
 
     def _evict(self) -> None:
-        now = time.monotonic()
+        now = self._clock.monotonic()
         busy = {(r.request.pipeline, r.request.revision) for r in self._detached}
         # Units that were left behind may be making theirs.
         idle = [(held.used_at, key) for key, held in list(self._pipelines.items()) if key not in busy]

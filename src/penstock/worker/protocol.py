@@ -62,13 +62,13 @@ class WindowRequest:
     detach: bool
     """True on local masters, where the same process serves the lane's next window and can collect what is still
     running."""
-    journal: str | None = None
-    """File of the lane's progress journal."""
+    in_flight_log: str | None = None
+    """File in which the lane's process names what it is working on; None on clusters."""
     retiring: bool = False
     """True: close everything that can be closed; the process will be ended."""
     not_after: float | None = None
     """Monotonic time from which nothing of it may begin: a process that was frozen between plan and work may have lost
-    its partitions to another instance. None: nobody else could have them, or another machine's clock would count."""
+    its partitions to another instance. None: no other instance could own them, or it is another machine's clock."""
     runs: RunsRequest | None = None
 
 

@@ -22,12 +22,15 @@ _lane: LaneProcess | None = None
 
 
 def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
-    """Run the request of this task. The input is drained, or Spark would end the worker process after the task, which
-    is what a process with a hung thread wants where the driver cannot end it (F18)."""
+    """Run each request of this task.
+
+    The input is drained, or Spark would destroy the worker after the task. For a process with a hung thread that is
+    wanted, and on a cluster it is the only way to end it.
+    """
     global _lane  # noqa: PLW0603 - the process is the lane: consumers, actions and threads live in it from window to window
     attempt = TaskContext.get()
     if attempt is not None and attempt.attemptNumber() > 0:
-        # What the first attempt did, nobody knows.
+        # What the first attempt did is unknown.
         raise RuntimeError(f"{REPEATED}; Penstock runs nothing twice by itself (spark.task.maxFailures must be 1)")
     if _lane is None:
         _connect_stdout()
@@ -39,7 +42,7 @@ def run_window(requests: Iterable[bytes]) -> Iterator[bytes]:
         work: WindowRequest = pickle.loads(_content(request))  # noqa: S301 - from our own driver
         outcome = _lane.run(work)
         yield packed(outcome)
-        if outcome.tainted and not work.detach:
+        if work.retiring or (outcome.tainted and not work.detach):
             return
 
 

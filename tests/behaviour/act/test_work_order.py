@@ -16,7 +16,8 @@ from penstock.act.work_order import WorkOrder
 from penstock.core.event import Event, Record
 from penstock.core.ids import new_id
 from penstock.core.plugin import PipelineContext
-from penstock.tables.action import Chunk, Written
+from penstock.engine.pipelines.crashed_cursors import CrashedCursors
+from penstock.tables.action import Chunk, Opening, Written
 from penstock.tables.cursor import Place
 from penstock.tables.errors import Fenced, TargetUnavailable
 from penstock.workflows.backlog import BacklogFull
@@ -273,4 +274,35 @@ def test_a_workflow_that_is_gone_is_waited_for_and_another_owner_fences(desk: De
     with pytest.raises(Fenced):
         act.put(Chunk(PLACE, 0, 2, [event(0), event(1)]))
     assert desk.offsets() == [0]
+    act.close()
+
+
+def test_a_message_that_kills_its_worker_is_passed_over_and_a_replay_takes_it_in_once(desk: Desk) -> None:
+    act = action(desk)
+    put(act, 0, [event(0), event(1, b"[1]")])
+    cursors = CrashedCursors(act.target, PLACE.pipeline)
+    place = cursors.place(PLACE.topic, PLACE.partition, PLACE.topic_id)
+    assert place == PLACE
+    for _ in range(2):
+        cursors.pass_over(place, 2)
+    states = desk.query('SELECT "offset", state FROM penstock_failures ORDER BY 1')
+    assert states == [(1, "open"), (2, "settled")], "what the dead worker had not reported stays to be reported"
+    assert (act.open(PLACE, 0)[0], desk.offsets()) == (3, [0])
+    for _ in range(2):
+        assert act.put_again(PLACE, [event(2)]) == []
+    assert desk.offsets() == [0, 2]
+    with pytest.raises(Fenced):
+        cursors.pass_over(place, 9)
+    act.close()
+
+
+def test_a_cursor_below_the_logs_start_moves_there(desk: Desk) -> None:
+    act = action(desk)
+    put(act, 0, [event(0), event(1, b"[1]")])
+    (opened,) = act.open_all([Opening(PLACE, 7, log_start=5)])
+    assert (opened.cursor, opened.moved_from, len(opened.failures)) == (5, 2, 1)
+    (again,) = act.open_all([Opening(PLACE, 7, log_start=5, settled=2)])
+    assert (again.cursor, again.moved_from, again.failures) == (5, None, [])
+    assert act.put(Chunk(PLACE, 5, 8, [event(n) for n in range(5, 8)])).end == 8
+    assert desk.offsets() == [0, 5, 6, 7]
     act.close()

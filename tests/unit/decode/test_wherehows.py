@@ -120,8 +120,9 @@ def test_a_wrong_first_byte(server: DialectServer) -> None:
 
 
 def test_an_unknown_id_is_waited_for_and_then_refused(server: DialectServer) -> None:
-    with pytest.raises(SchemaPending, match="asked again"):
-        one(decoder_of(server.url, "1h"), framed("UUID", "ab" * 16))
+    pending = one(decoder_of(server.url, "1h"), framed("UUID", "ab" * 16))
+    assert isinstance(pending, SchemaPending)
+    assert "asked again" in pending.message
     decoder = decoder_of(server.url)
     assert f"schema id {'ab' * 16} is unknown" in refused(decoder, framed("UUID", "ab" * 16))
 
@@ -143,10 +144,9 @@ def test_a_schema_is_asked_for_once_and_the_oldest_goes_first(server: DialectSer
     assert asked == [*ids, ids[0]]
 
 
-def test_an_outage_is_raised(server: DialectServer) -> None:
+def test_an_outage_is_no_failure_of_a_record(server: DialectServer) -> None:
     server.faults.status = 500
-    with pytest.raises(RegistryUnavailable):
-        one(decoder_of(server.url), framed("UUID", UUID))
+    assert isinstance(one(decoder_of(server.url), framed("UUID", UUID)), RegistryUnavailable)
 
 
 @pytest.mark.parametrize(

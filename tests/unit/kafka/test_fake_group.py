@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import pytest
 
 from penstock.core.clock import Clock
-from penstock.kafka.group_consumer import Commit, CommitRefused, RebalanceListener
+from penstock.kafka.group_consumer import Commit, CommitRefused, GroupConsumer, RebalanceListener
 from tests.support.fake_group import CommitFate, FakeGroup, FakeGroupConsumer
 
 TP = ("t", 0)
@@ -172,3 +173,15 @@ def test_partitions_move_only_after_the_owner_has_revoked_them(
     world.settle(member, other)
     assert len(member.owned) == len(other.owned) == 2
     assert member.owned | other.owned == {("t", p) for p in range(4)}
+
+
+def test_the_fake_has_the_interface_of_the_real_consumer() -> None:
+    names = {name for name in vars(GroupConsumer) if not name.startswith("_")}
+    assert names == {"join", "poll", "commit", "committed", "close"}
+    for name in names:
+        real, fake = (inspect.signature(getattr(each, name)) for each in (GroupConsumer, FakeGroupConsumer))
+        assert real == fake, name
+    real, fake = inspect.signature(GroupConsumer), inspect.signature(FakeGroup("g", {}).consumer)
+    assert list(real.parameters)[:3] == list(fake.parameters)[:3]
+    needed = {name for name, given in real.parameters.items() if given.default is given.empty}
+    assert needed <= set(fake.parameters)

@@ -233,7 +233,7 @@ def test_an_event_that_killed_twice_is_not_worked_on(tmp_path: Path) -> None:
         driver = Driver(["a", "deadly", "waits"], tmp_path)
         driver.window(0.2)
         # The process dies here: nobody closes anything. What it was at is in the file.
-        held = driver.lane._pipelines["p", 1].foreign
+        held = driver.lane._pipelines["p", 1].external
         assert held is not None
         held._deaths.begin(b'{ "event_type": "Note_v1", "event": "deadly", "meta": {} }')
     driver = Driver(["a", "deadly", "b", "waits"], tmp_path)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import Clock
 from penstock.core.event import Event, Record
 from penstock.engine.pipelines.blueprint import blueprint_of
-from penstock.pipeline import samples as module
 from penstock.pipeline.chain import FailedItem, Item
 from penstock.pipeline.messages import Assignment, Bounds, UnitOutcome, UnitRequest
 from penstock.pipeline.samples import Allowance, Sample, Sampler, TapStage, TapWish
@@ -125,10 +125,9 @@ def test_samples_are_spread_over_a_batch_and_leave_room_for_later_ones() -> None
     assert [sample.offset for sample in few.samples] == list(range(7))
 
 
-def test_a_unit_takes_more_samples_the_longer_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_takes_more_samples_the_longer_it_lasts() -> None:
     now = 100.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    sampler = Sampler({"act": Allowance(0.5, 50.0)}, str, transforms=False)
+    sampler = Sampler({"act": Allowance(0.5, 50.0)}, str, transforms=False, clock=Clock(monotonic=lambda: now))
     per_batch = []
     for _ in range(200):
         now += 0.01

@@ -44,12 +44,12 @@ def test_acts_are_timed(way: str, slow: float) -> None:
     def act(event: Event) -> None:
         time.sleep(slow)
 
-    acting = ways(act)[way]
-    run(acting, items(20, keys=5))
-    times = acting.chain.times.take()
+    executor = ways(act)[way]
+    run(executor, items(20, keys=5))
+    times = executor.chain.times.take()
     assert times["act"].total == 20
     assert times["act"].seconds >= 20 * slow
-    assert acting.chain.times.take() == {}
+    assert executor.chain.times.take() == {}
 
 
 @pytest.mark.parametrize("way", ["serial", "batches", "threads", "loop"])
@@ -62,10 +62,10 @@ def test_latencies_stand_for_every_event_that_was_acted_on(way: str, count: int)
             raise ValueError("no")
 
     fed: list[Any] = [Event(Record("t", 0, i, b"k", b"{}", None, 1, 1), {}, "t") for i in range(count)]
-    tally, _ = run(ways(act)[way], fed)
-    tally.end()
-    assert tally.acted == count - count // 10
-    assert tally.latencies.total == tally.acted
+    result, _ = run(ways(act)[way], fed)
+    result.end()
+    assert result.acted == count - count // 10
+    assert result.latencies.total == result.acted
 
 
 def test_the_steps_before_the_action_are_timed() -> None:

@@ -13,10 +13,10 @@ import pytest
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import Unavailable
 from penstock.core.event import Record
+from penstock.decode.json import JsonDecoder
 from penstock.engine.pipelines.blueprint import blueprint_of
 from penstock.kafka.partition_reader import Batch, Trouble
 from penstock.pipeline import built_pipeline as pipeline
-from penstock.pipeline.chain import Chain
 from penstock.pipeline.messages import Assignment, Partition, UnitOutcome, UnitRequest
 from penstock.worker.lane_process import LaneProcess
 from penstock.worker.protocol import WindowRequest
@@ -139,9 +139,7 @@ def test_a_worker_that_wants_to_be_told_says_no_more_of_it(capfd: pytest.Capture
     assert capfd.readouterr().err == ""
 
 
-def test_what_an_outage_lets_nobody_work_on_is_not_counted_as_read(
-    blueprint: bytes, out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_outage_blocks_is_not_counted_as_read(blueprint: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read again with every trial: hours without a registry would make millions of a few events."""
     monkeypatch.setattr(Log, "records", {("t", 0): records(0, (b'{"n": %d}' % n for n in range(3)))}, raising=False)
     lane = LaneProcess()
@@ -155,8 +153,10 @@ def test_what_an_outage_lets_nobody_work_on_is_not_counted_as_read(
         raise Unavailable("the registry is away")
 
     with monkeypatch.context() as outage:
-        outage.setattr(Chain, "prepare", away)
+        outage.setattr(JsonDecoder, "decode", away)
         held = run(1)
-    assert (held.halt is not None, held.counts.read, [part.next_offset for part in held.partitions]) == (True, 0, [0])
+    (part,) = held.partitions
+    assert (part.blocked_by, held.counts.read, part.next_offset) == ("the registry is away", 0, 0)
+    assert part.blocked_for
     after = run(2)
     assert (after.counts.read, after.counts.acted) == (3, 3)

@@ -221,17 +221,19 @@ class Dispatcher:
     def cancel(self, units: set[int]) -> None:
         """End the workers that hold these units and wait until they are gone; no event is to blame. Every unit that
         they held is lost, those of other pipelines too. Blocks for seconds."""
-        for lane in self._holding(units):
+        for lane, _ in self._holding(units):
             lane.worker.end("cancelled")
 
     def stop_units(self, units: set[int]) -> None:
         """Ask these units to begin no further act, without waiting; their outcomes come as usual."""
-        for lane in self._holding(units):
-            lane.worker.stop_units(units & set(lane.owners))
+        for lane, mine in self._holding(units):
+            lane.worker.stop_units(mine)
 
-    def _holding(self, units: set[int]) -> list[Lane]:
+    def _holding(self, units: set[int]) -> list[tuple[Lane, set[int]]]:
+        """The lanes that hold any of these units, with those that each holds."""
         with self._lock:
-            return [lane for lane in self.lanes.values() if not units.isdisjoint(lane.owners)]
+            held = [(lane, units & set(lane.owners)) for lane in self.lanes.values()]
+        return [(lane, mine) for lane, mine in held if mine]
 
     # -- a lane's thread -------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from penstock.core.backoff import Backoff
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.dead_letter import Stage
 from penstock.core.threads import THREADS, Threads
-from penstock.engine.spark.context import EventCrashed, WindowLost, WindowRepeated
+from penstock.engine.spark.context import EventCrashed, GarbledOutcome, WindowLost, WindowRepeated
 from penstock.engine.spark.worker_process import WorkerProcess
 from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import UnitRequest
@@ -78,12 +78,6 @@ class WindowBackend(Protocol):
     def cancel(self, lane: str) -> None:
         """Clusters: cancel the lane's job, without waiting for its end."""
         ...
-
-
-class GarbledOutcome(WindowLost):
-    """A worker answered something that cannot be the outcome of its window."""
-
-    code = "garbled-outcome"
 
 
 @dataclass(slots=True, frozen=True)
@@ -187,6 +181,8 @@ class LaneWorker:
             self.used_at = self._clock.monotonic()
             self.warm.set()
             self._idle.set()
+        seconds = round(self._clock.monotonic() - began, 3)
+        log.debug("window", lane=self.name, units=len(request.units), detached=len(outcome.running), seconds=seconds)
         return WindowResult(outcome, self._accept(outcome))
 
     def _check(self, request: WindowRequest, outcome: WindowOutcome) -> None:
@@ -247,9 +243,10 @@ class LaneWorker:
         if self._backend.is_local:
             # Also where it lives on: what it holds is repeated elsewhere.
             self._end_process()
-        else:
-            # The executor may be out of reach and act until the window's end; only then the units may be repeated.
-            self._clock.sleep(max(0.0, began + request.seconds - self._clock.monotonic()) + _CLUSTER_GRACE)
+        elif not isinstance(error, EventCrashed):
+            # F17: an executor out of reach may act until the window's end; one whose job was cancelled for a moment.
+            left = 0.0 if self._ended else max(0.0, began + request.seconds - self._clock.monotonic())
+            self._clock.sleep(left + _CLUSTER_GRACE)
         stage = self._blame(error)
         if stage is None and self._ended != "cancelled":
             self.outage.fail()

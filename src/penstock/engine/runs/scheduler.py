@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Collection, Iterable
 from typing import Final, Protocol
 
@@ -260,7 +259,7 @@ class RunScheduler:
 
     def _key(self) -> str | None:
         try:
-            cipher = known_cipher(self._settings.home.expanduser(), os.environ)
+            cipher = known_cipher(self._settings.home.expanduser(), self._clock.environ)
         except PenstockError as error:
             # Runs that need a secret say so; the others need not wait.
             log.error("the key of the secrets cannot be used", reason=str(error))
@@ -284,7 +283,7 @@ class RunScheduler:
             if done.more:
                 self._wake_another()
         if done.away:
-            log.warning("runs wait for the store", lane=lane.worker.name, reason=done.away)
+            log.warning("runs wait", lane=lane.worker.name, reason=done.away)
         with contextlib.suppress(Exception):
             for state, count in done.ended.items():
                 self._metrics.runs.labels(state).inc(count)
@@ -312,7 +311,7 @@ class RunScheduler:
             try:
                 self.look(rung=self._heard())
             except Unavailable as error:
-                # L6: while the store is unavailable no heartbeat can be written.
+                # L6: while the store is away no heartbeat can be written (F7).
                 self._store.note_outage()
                 log.debug("the store does not answer", reason=error.message)
             except Exception as error:

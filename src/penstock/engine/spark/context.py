@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import structlog
+
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import PenstockError, Terminal, Transient
 from penstock.core.threads import THREADS, Thread, Threads
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     # Kept out of the way: this module is imported first, so that the JVM starts while the others are loaded.
     from penstock.pipeline.in_flight_log import InFlight
     from penstock.worker.protocol import WindowOutcome, WindowRequest
+
+log = structlog.get_logger("penstock.spark")
 
 _LOG4J = """
 status = error
@@ -70,6 +74,12 @@ class WindowRepeated(WindowLost):
     """Spark gave a window to a second executor because the first was gone before it began: no event is to blame."""
 
     code = "window-repeated"
+
+
+class GarbledOutcome(WindowLost):
+    """A worker answered something that cannot be the outcome of its window: no event is to blame."""
+
+    code = "garbled-outcome"
 
 
 class EventCrashed(WindowLost):
@@ -224,7 +234,7 @@ class Spark:
             # A window's task is a few kilobytes: packing it costs more than it saves.
             "spark.broadcast.compress": "false",
             "spark.broadcast.checksum": "false",
-            # Nobody looks while the UI is off, and memory stays flat over a million windows.
+            # They are not shown while the UI is off, and memory stays flat over a million windows.
             "spark.ui.liveUpdate.period": "-1",
             "spark.ui.retainedJobs": "20",
             "spark.ui.retainedStages": "20",
@@ -270,8 +280,9 @@ class Spark:
         """Ask units of the lane's process to begin no further act, without waiting."""
         from penstock.pipeline import in_flight_log  # noqa: PLC0415 - as at the top of this module
 
-        if (path := self.in_flight_log(lane)) is not None:
-            in_flight_log.request_stop(path, set(units))
+        path = self.in_flight_log(lane)
+        if path is not None and not in_flight_log.request_stop(path, set(units)):
+            log.warning("units cannot be asked to stop; they end with their window", lane=lane, units=len(units))
 
     def identify(self, lane: str, pid: int) -> WorkerProcess | None:
         """The worker process of the lane with this id; None: there is none, or it is not this lane's."""
@@ -291,7 +302,7 @@ class Spark:
 
     @property
     def bell(self) -> str | None:
-        """Where workers may ring for this instance; None on clusters, from where nobody could hear them."""
+        """Socket at which workers announce new runs to this instance; None on clusters, which do not reach it."""
         return str(self._folder / "bell") if self.is_local else None
 
     def cancel(self, lane: str) -> None:
@@ -304,18 +315,21 @@ class Spark:
         """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
         from penstock.worker.protocol import REPEATED, unpacked  # noqa: PLC0415 - as at the top of this module
 
+        payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
-            payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
             job = self._job(request.lane, payload)
             with self.book.job(request.lane, [unit.pipeline for unit in request.units]):
                 # Straight through the gateway: `RDD.collect` opens a socket for each answer, which takes 8 ms more.
                 (answer,) = job.collect()
-            (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
-            return unpacked(packed)
         except Exception as error:
             text = str(error)
             kind = WindowRepeated if REPEATED in text else EventCrashed if _died_at_event(text) else WindowLost
             raise kind(_reason(error)) from error
+        try:
+            (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
+            return unpacked(packed)
+        except Exception as error:
+            raise GarbledOutcome(f"the worker's answer cannot be read: {type(error).__name__}: {error}") from error
 
     def _job(self, lane: str, payload: bytes) -> Any:
         """The Java RDD that runs this payload."""

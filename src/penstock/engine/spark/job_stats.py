@@ -42,7 +42,7 @@ class _Lane:
 
 
 class SparkJobStats:
-    """Lanes write, anybody reads."""
+    """Written by the threads of lanes, read by any thread."""
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
         self._clock = clock

@@ -1,1 +1,1 @@
-"""Schema registries of all dialects."""
+"""Schema registries: clients of the Confluent API and of the WhereHows dialects, registration, call times."""

@@ -1,4 +1,4 @@
-"""Calls of schema registries by this process; apart from their clients, which many pipelines never load."""
+"""Durations of this process's schema registry calls. Apart from the clients, which metrics must not load."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Literal
 from penstock.core.latency import TimesByName
 
 CALLS = TimesByName()
-"""By what came of them."""
+"""By outcome."""
 
 
 def note_call(outcome: Literal["ok", "unknown", "error"], began: float) -> None:
-    """Count a call that has ended (`unknown`: there is no such schema); `began` is by the performance counter."""
+    """Record a finished call (`unknown`: there is no such schema); `began` is a time of the performance counter."""
     CALLS.add(outcome, time.perf_counter() - began)

@@ -1,4 +1,4 @@
-"""The schema registry: schemas by id, kept for ever, for an id never changes its meaning."""
+"""Client of a Confluent schema registry: schemas by id, cached without expiry because an id is never reused."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from penstock.kafka.registry.call_times import note_call
 
 
 class RegistryUnavailable(Unavailable):
-    """The registry cannot be reached, or answers nonsense."""
+    """The registry cannot be reached, or its answer cannot be understood."""
 
     code = "registry_unavailable"
 
 
 class UnknownSchema(PenstockError):
-    """The registry answers, and does not know the id; it may a moment later, so asking again is the caller's choice."""
+    """The registry has no schema of this id. It may have one later; whether to ask again is up to the caller."""
 
     code = "unknown_schema"
 
@@ -33,12 +33,12 @@ class RegistrySchema:
     """A schema as registered, with the schemas it refers to."""
 
     id: int | str
-    """A number, or the text of an id that is none."""
+    """A number, or the text of an id that is not a number."""
     type: str
     """`AVRO`, `JSON` or `PROTOBUF`."""
     text: str
     references: tuple[tuple[str, str], ...]
-    """(name, text) of every schema it needs, those that others need first."""
+    """(name, text) of every schema that it refers to, in order of dependence."""
 
 
 _NUMBERS = {
@@ -82,7 +82,7 @@ class Registry:
         return found
 
     def check(self) -> int:
-        """Ask for the subjects, to see whether the registry lets us in; returns their number."""
+        """Request the subjects, to check address and log-in; returns their number."""
         subjects = self._call(self._client.get_subjects, doing="listing subjects")
         return len(subjects)
 
@@ -125,7 +125,7 @@ class Registry:
             return method(*args)
         except SchemaRegistryError as error:
             raise self._translated(error, where) from error
-        except Exception as error:  # whatever the HTTP stack raises, the registry did not answer as one
+        except Exception as error:  # any error of the HTTP stack is an outage of the registry
             raise RegistryUnavailable(
                 f"{where}: {type(error).__name__}: {error}", hint="is the registry up and its URL right?"
             ) from error
@@ -154,7 +154,7 @@ def without_user(url: str) -> str:
 
 
 def client_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by the client's names, numbers as such; what says something to Java only is left out."""
+    """Settings by the client's names, with numbers converted; settings that only Java clients know are left out."""
     out: dict[str, Any] = {}
     for name, value in config.items():
         key = name.removeprefix("schema.registry.")

@@ -1,4 +1,4 @@
-"""Schema registries as WhereHows asks them: three dialects, several addresses, ids of any kind."""
+"""Client of schema registries in the three dialects of WhereHows: several addresses, ids of any type."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _HEADERS = {"Content-Type": "application/vnd.schemaregistry.v1+json", "Response-
 _UNPARSABLE = 50005
 """The code that the original gives to an error without a readable body."""
 _LARGEST = 10_000_000
-"""Bytes; no honest schema comes near this."""
+"""L7: bytes of an answer that are read."""
 _SAYS_NO = (400, 404, 422)
-"""With an error in the registry's own form these are an answer: it has no schema of this id."""
+"""HTTP status codes that mean `no such schema` where the body is an error of a registry."""
 
 
 class DialectRegistry:
-    """Asks for schemas by id; begins with any of its addresses and goes to the next where one does not answer."""
+    """Schemas by id. Begins with a random address and goes to the next where one does not answer."""
 
     def __init__(
         self, urls: str, dialect: RegistryDialect, config: Mapping[str, Any] | None = None, timeout: float = 5.0
@@ -54,7 +54,7 @@ class DialectRegistry:
         self._token = settings.get("bearer.auth.token")
         self._login = settings.get("basic.auth.user.info")
         secure = any(base.lower().startswith("https:") for base in self._bases)
-        # A tenth of a second that only users of certificates pay.
+        # Only for https: making a TLS context takes a tenth of a second.
         handlers = [urllib.request.HTTPSHandler(context=_tls(settings))] if secure else []
         self._opener = urllib.request.build_opener(*handlers)
 
@@ -62,7 +62,7 @@ class DialectRegistry:
         """The schema of an id; raises `UnknownSchema` or `RegistryUnavailable`."""
         answer, where = self._get(_PATHS[self._dialect].format(schema_id))
         if self._dialect != "confluent":
-            # A schema is a name, a union or a map with a type; a map without one is something else's answer.
+            # A schema is a name, a union or a map with a type; a map without one is not a schema.
             if not isinstance(answer, (str, list)) and not (isinstance(answer, dict) and "type" in answer):
                 raise _no_schema(where)
             return RegistrySchema(schema_id, "AVRO", json.dumps(answer), ())
@@ -71,7 +71,7 @@ class DialectRegistry:
         return RegistrySchema(schema_id, kind, text, tuple(references.items()))
 
     def check(self) -> str:
-        """Ask for an id that nobody has, to see whether the registry lets us in; returns what came of it."""
+        """Request an id that does not exist, to check address and log-in; returns a text about the result."""
         with contextlib.suppress(UnknownSchema):
             self.schema("0")
         return f"answers in {self._dialect}'s dialect"
@@ -91,7 +91,7 @@ class DialectRegistry:
         return answer["schema"], str(answer.get("schemaType") or "AVRO")
 
     def _get(self, path: str) -> tuple[Any, str]:
-        """The JSON answer to a path, and who gave it."""
+        """The JSON answer to a path, and a text that names registry and path."""
         trouble: PenstockError | None = None
         for step in range(len(self._bases)):
             at = (self._at + step) % len(self._bases)

@@ -1,4 +1,4 @@
-"""Puts schemas into a registry, in each of the dialects that WhereHows topics use."""
+"""Registers schemas, in each of the dialects that WhereHows topics use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def register_schema(base: str, dialect: RegistryDialect, topic: str, schema: str
 
 
 def _post(url: str, body: bytes, kind: str) -> tuple[bytes, str]:
-    """The answer's body, and the place it names."""
+    """The body and the Location header of the answer."""
     login, parts = {}, urlsplit(url)
     if parts.username is not None:
         plain = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -58,7 +58,7 @@ def _number(body: bytes, url: str) -> int:
 
 
 def _id_in(location: str, url: str) -> tuple[IdType, bytes]:
-    """The id in a place like `/id=0f1e…`: hex digits, or a number."""
+    """The id in a location like `/id=0f1e…`: hex digits, or a number."""
     text = location.rpartition("id=")[2]
     try:
         if len(text) in _ID_TYPES:

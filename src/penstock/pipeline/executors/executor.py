@@ -1,20 +1,22 @@
-"""Ways to run an action over prepared items: here what they share, and the plainest, one after the other."""
+"""What all ways to run an action over prepared events share."""
 
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.pipeline.chain import Chain, FailedItem, Item
-from penstock.pipeline.in_flight_log import Pages
+from penstock.pipeline.in_flight_log import InFlightSlots
 from penstock.pipeline.messages import Assignment, FailedEvent, Partition, PartitionOutcome
 from penstock.pipeline.retry import Coordinates, RetryPolicy, RetryState
 from penstock.pipeline.unit_result import ActResult, TimedOut, UnitResult
@@ -23,71 +25,89 @@ Verdict = Literal["done", "failed", "deferred", "later", "stop"]
 """What becomes of an event: it is done; it failed for good; its acknowledgement is put off; it is tried again later;
 the unit ends before it."""
 
-
 _QUICK = 0.001
 """Seconds below which acts are noted together at the unit's end: one by one, that would show in their cost."""
 _EARLY_AT_MOST = 1_000
 """Acknowledgements remembered of events that are not deferred: those of actions that acknowledge every event, too."""
+_BLOCKED_WAIT = 1.0
+"""Seconds after which a retry that an outage of a step before the action prevented is tried again."""
 
 
 class ActionExecutor(ABC):
-    """Runs the action over items that are fed in order. Retries wait here, from unit to unit."""
+    """Runs the action over items that are fed in order; retries and deferred events stay here from unit to unit.
 
-    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
+    The unit's thread calls `begin`, then `feed` and `wake` in turn, then `finish`. These may block: `feed` and `wake`
+    as long as the action takes (a keyed executor: until there is room), `wait_idle` and `finish` until nothing is acted
+    on. `stop`, `overdue` and `give_up` are called from another thread and never block. Nothing begins after the
+    deadline, or once the executor is asked to stop.
+    """
+
+    overlaps = False
+    """Whether waiting for one event leaves the process free for others: more processes would not help then."""
+    concurrency = 1
+    """Events that are acted on at once."""
+    has_cursor = False
+    """Whether the target has the position of each partition, in the transaction that has the rows."""
+    cursor_gaps: Mapping[Partition, tuple[int, int]] = MappingProxyType({})
+    """Cursors that were below the log's start and were moved there in this unit: from, to."""
+
+    def __init__(self, chain: Chain, spec: PipelineSpec, clock: Clock = SYSTEM) -> None:
         self.chain = chain
         self.action: Any = chain.action
         self.spec = spec
-        self.tally: UnitResult
+        self.clock = clock
+        self.result: UnitResult
         self.deadline: Deadline
-        self.pages: Pages | None = None
-        self.exact = True
+        self.slots = InFlightSlots.none()
         self.timeout = spec.options.timeout
-        self.strand: Callable[[Item], Hashable] = strand_of(spec.ordering)
-        self.tries: dict[Coordinates, RetryState] = {}
+        self.ordering_key: Callable[[Item], Hashable] = ordering_key_of(spec.ordering)
+        self.retry_policy = RetryPolicy(spec.options.retry, clock, timeout=self.timeout)
+        self.retries: dict[Coordinates, RetryState] = {}
         """Events that failed and wait for their next attempt."""
         self.deferred: dict[Coordinates, tuple[Event, float]] = {}
         """Events whose acknowledgement the action put off, and when their time is up."""
+        self.stopping = False
+        """True: no further act begins in this unit."""
+        self.tainted = False
+        """True: a thread of this process hangs in the action, and always will."""
         self._acknowledging = threading.Lock()
         self._early: dict[Coordinates, bool] = {}
         """Acknowledged before they were deferred, in order."""
-        self.tainted = False
-        """True: a thread of this process hangs in the action, and always will."""
+        self._acknowledged: dict[Partition, int] = {}
+        """Deferred events that are done, and are in no outcome yet."""
         self._quick = (0.0, 0)
         """Seconds and number of quick acts that are not noted yet."""
-        self._retrying = RetryPolicy(spec.options.retry)
         self._whole = spec.options.retry.scope == "chain"
 
-    def begin(self, tally: UnitResult, deadline: Deadline, pages: Pages | None = None, *, exact: bool = True) -> None:
-        """A unit begins; with `exact`, everything below what it reads first is finished."""
-        self.tally = tally
+    # -- the interface ---------------------------------------------------------------------
+
+    def begin(self, result: UnitResult, deadline: Deadline, slots: InFlightSlots | None = None) -> None:
+        """A unit begins."""
+        self.result = result
         self.deadline = deadline
-        self.pages = pages
-        self.exact = exact
+        self.slots = slots or InFlightSlots.none()
+        # F24: what was given up or stopped was the last unit.
+        self.stopping = False
 
-    keeps_cursor = False
-    """Whether the target has the position of each partition, in the transaction that has the rows."""
-    cursor_gaps: dict[Partition, tuple[int, int]] = {}  # noqa: RUF012 - never changed here
-    """Cursors that were below the log's start and were moved there in this unit: from, to."""
-
-    def open_cursors(self, assignments: Sequence[Assignment], *, replays: bool) -> None:  # noqa: B027 - only targets with a cursor have them
+    def open_cursors(self, assignments: Sequence[Assignment], *, replays: bool) -> None:  # noqa: B027 - as `has_cursor` says
         """Read the positions that the target has of these partitions, all at once."""
 
     def start_offset(self, a: Assignment, *, replays: bool) -> int | None:  # noqa: ARG002 - as above
-        """Where to read from; None: where the assignment says."""
+        """Where to read from, where the target decides; None: where the assignment says."""
         return None
 
     def cursor(self, partition: Partition) -> int | None:  # noqa: ARG002 - as above
-        """The position to report; None: where the reader is."""
+        """L1: the position to report, where the target decides; None: where the reader is."""
         return None
 
     def reported(self, outcomes: Iterable[PartitionOutcome]) -> None:  # noqa: B027 - as above
         """The unit's outcome is complete."""
 
     @abstractmethod
-    def feed(self, items: list[Item]) -> None:
-        """Work on these items, or take them in as far as there is room."""
+    def feed(self, items: list[Item], partition: Partition | None = None) -> None:
+        """Work on these items, or queue them as far as there is room. `partition`: all of them are of this one."""
 
-    def mark_consumed(self, ends: dict[Partition, int]) -> None:  # noqa: B027 - only a cursor cares
+    def mark_consumed(self, ends: dict[Partition, int]) -> None:  # noqa: B027 - only a cursor needs it
         """All that was read below these offsets was fed, or dropped by a filter."""
 
     @abstractmethod
@@ -105,41 +125,43 @@ class ActionExecutor(ABC):
         """Offsets per partition that wait for a retry, their own or that of an event before them."""
 
     @property
+    @abstractmethod
+    def unfinished(self) -> bool:
+        """Whether something that was fed in this unit is neither ended nor deferred."""
+
+    @property
     def tail_only(self) -> bool:
         """Whether what is unfinished of a partition is always the tail of what was fed of it."""
         return self.spec.ordering == "partition"
 
-    overlaps = False
-    """Whether waiting for one event leaves the process free for others: more processes would not help then."""
-
-    @property
-    def all_done(self) -> bool:
-        """Whether everything that was fed, in this unit, is done, as far as can be said in one number."""
-        return False
-
     @property
     def busy(self) -> bool:
-        """Whether other threads are at work on something."""
+        """Whether other threads act on something."""
         return False
 
-    def wait_idle(self) -> None:  # noqa: B027 - what acts in the unit's thread is always calm
-        """Wait until nothing is being acted on."""
+    def wait_idle(self) -> None:  # noqa: B027 - what acts in the unit's thread is always idle here
+        """Wait until nothing is acted on."""
 
     @abstractmethod
     def finish(self) -> list[Item]:
-        """Wait for what is being acted on; return what is not finished. Nothing begins after the deadline."""
+        """Wait for what is acted on; return what is not finished."""
 
-    def overdue(self, now: float) -> bool:  # noqa: ARG002 - strands look after themselves
+    def stop(self) -> None:
+        """F16: begin no further act in this unit."""
+        self.stopping = True
+
+    def overdue(self, now: float) -> bool:  # noqa: ARG002 - keyed executors look after their own threads
         """Whether the unit's own thread is in an action for too long."""
         return False
 
     def give_up(self) -> tuple[list[Item], list[Item]] | None:
-        """Called from another thread when overdue: the events that hang, and those not finished, these among them;
-        None: it has just come back."""
+        """Called when overdue: the events that hang, and those not finished, these among them; None: the action has
+        just returned. Nothing further begins in this unit."""
+        self.stop()
         return None
 
-    def close(self) -> None:  # noqa: B027 - only strands have threads to end
-        """Let go of threads."""
+    def close(self) -> None:  # noqa: B027 - only keyed executors have threads to end
+        """End the executor's threads."""
 
     # -- how long it takes -----------------------------------------------------------------
 
@@ -159,22 +181,25 @@ class ActionExecutor(ABC):
 
     def done(self, item: Event, result: Any) -> Verdict:
         """Take what `act` returned."""
-        if result is None or result is True or result is False:
-            with self.tally.lock:
-                self.tally.acted += 1
-            if self.tries:
-                self.tries.pop(coordinates(item), None)
-        return "done" if result is None or result is True else self.unusual(item, result)
+        if result is None or result is True:
+            self.result.add_acted(partition_of(item))
+            if self.retries:
+                self.retries.pop(coordinates(item), None)
+            return "done"
+        return self.unusual(item, result)
 
     def unusual(self, item: Event, result: Any) -> Verdict:
         """False defers; anything but None and True is a failure."""
         if result is False:
             place = coordinates(item)
+            self.retries.pop(place, None)
             with self._acknowledging:
-                if self._early.pop(place, False):
-                    return "done"
-                self.deferred[place] = (item, time.monotonic() + self.spec.options.deferral_timeout)
-            return "deferred"
+                early = self._early.pop(place, False)
+                if not early:
+                    self.deferred[place] = (item, self.clock.monotonic() + self.spec.options.deferral_timeout)
+            if early:
+                self.result.add_acted(place[:2])
+            return "done" if early else "deferred"
         wrong = ActResult(
             f"act returned {type(result).__name__}",
             received=type(result).__name__,
@@ -187,66 +212,96 @@ class ActionExecutor(ABC):
         judged = self.judge(item, stage, error)
         if not isinstance(judged, FailedEvent):
             return judged
-        return "failed" if self.tally.take(judged) else "stop"
+        return "failed" if self.result.add_failure(judged) else "stop"
 
     def judge(self, item: Item, stage: Stage, error: BaseException) -> FailedEvent | Literal["later", "stop"]:
         """What an exception means for its event: a failure, which is not recorded yet, or another try."""
-        if isinstance(error, Unavailable):
-            self.tally.outage(error)
-            return "stop"
         place = coordinates(item)
+        state = self.retries.get(place)
+        if isinstance(error, Unavailable):
+            if isinstance(item, FailedItem) and state is not None:
+                # I6: an outage of a step before the action concerns this event alone, and is no attempt.
+                self.retries[place] = replace(state, due=self.clock.monotonic() + _BLOCKED_WAIT)
+                return "later"
+            self.result.outage(error)
+            return "stop"
         if stage in ("act", "timeout"):
-            with self.tally.lock:
-                self.tally.act_errors += 1
-        before = self.tries.pop(place, None)
-        again = self._retrying.after(error, before)
+            with self.result.lock:
+                self.result.act_errors += 1
+        again = self.retry_policy.after(error, state)
         if again is not None:
-            self.tries[place] = again
-            with self.tally.lock:
-                self.tally.retried += 1
+            self.retries[place] = again
+            with self.result.lock:
+                self.result.retried += 1
             return "later"
+        self.retries.pop(place, None)
         if isinstance(error, MemoryError):
             stage = "crash"
-        return self.tally.made(item, stage, error, before)
+        return self.result.build_failure(item, stage, error, state)
 
-    def again(self, item: Item) -> Item | None:
-        """The item for its next attempt; None when it is finished by being dropped."""
+    def retry_steps(self, item: Item) -> Item | None:
+        """The item for its next attempt; None: a step dropped it, which `dropped` has to count."""
         try:
-            found = self.chain.again(item, whole=self._whole)
-        except Unavailable as error:
-            return FailedItem(item.record, "decode", error)
-        if found is None:
-            self.tries.pop(coordinates(item), None)
-        return found
+            return self.chain.retry_steps(item, whole=self._whole)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it ends this event and not the executor's thread
+            return FailedItem(item.record, "decode", error, item.value)
+
+    def dropped(self, item: Item) -> Verdict:
+        """An event that was tried again has ended by being dropped."""
+        self.retries.pop(coordinates(item), None)
+        self.result.add_filtered(partition_of(item))
+        return "done"
 
     def is_early(self, item: Item) -> bool:
         """Whether the item has failed before and its next attempt is not due yet."""
-        tries = self.tries.get(coordinates(item)) if self.tries else None
-        return tries is not None and tries.due > time.monotonic()
+        state = self.retries.get(coordinates(item)) if self.retries else None
+        return state is not None and state.due > self.clock.monotonic()
+
+    def forget(self, partition: Partition) -> None:
+        """What was known of events of this partition counts no longer: they are read again."""
+        with self._acknowledging:
+            self.retries = {place: state for place, state in self.retries.items() if place[:2] != partition}
+            self.deferred = {place: event for place, event in self.deferred.items() if place[:2] != partition}
+            self._early = {place: early for place, early in self._early.items() if place[:2] != partition}
+            self._acknowledged.pop(partition, None)
+
+    # -- deferred events -------------------------------------------------------------------
 
     def acknowledge(self, place: Coordinates) -> None:
         """A deferred event is done; called from any thread."""
         with self._acknowledging:
-            if self.deferred.pop(place, None) is None:
-                # An action that flushes its batch inside `act` acknowledges the event that it is about to defer.
-                self._early[place] = True
-                if len(self._early) > _EARLY_AT_MOST:
-                    self._early.pop(next(iter(self._early)), None)
+            if self.deferred.pop(place, None) is not None:
+                partition = place[:2]
+                self._acknowledged[partition] = self._acknowledged.get(partition, 0) + 1
+                return
+            # An action that flushes its batch inside `act` acknowledges the event that it is about to defer.
+            self._early[place] = True
+            if len(self._early) > _EARLY_AT_MOST:
+                self._early.pop(next(iter(self._early)), None)
 
-    def forget(self, partition: Partition) -> None:
-        """What was known of events of this partition counts no longer."""
-        self.tries = {place: tries for place, tries in self.tries.items() if place[:2] != partition}
-        self.deferred = {place: event for place, event in self.deferred.items() if place[:2] != partition}
-        self._early = {place: early for place, early in self._early.items() if place[:2] != partition}
+    def take_acknowledged(self, owned: set[Partition]) -> dict[Partition, set[int]]:
+        """Count the acknowledged events of these partitions as acted; return the offsets that are still deferred."""
+        with self._acknowledging:
+            found: dict[Partition, set[int]] = {}
+            for place in self.deferred:
+                found.setdefault(place[:2], set()).add(place[2])
+            counts = {partition: self._acknowledged.pop(partition, 0) for partition in owned}
+        for partition, count in counts.items():
+            self.result.add_acted(partition, count)
+        return found
 
     def end_deferrals(self, owned: set[Partition]) -> None:
         """Events of these partitions that were not acknowledged in time have failed."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         for place, (event, until) in list(self.deferred.items()):
-            if now >= until and place[:2] in owned and place in self.deferred:
-                self.acknowledge(place)
-                limit = self.spec.options.deferral_timeout
-                if not self.tally.fail(event, "timeout", TimedOut(f"not acknowledged within {limit:g} s")):
+            if now < until or place[:2] not in owned:
+                continue
+            with self._acknowledging:
+                if self.deferred.pop(place, None) is None:
+                    continue
+            limit = self.spec.options.deferral_timeout
+            if not self.result.fail(event, "timeout", TimedOut(f"not acknowledged within {limit:g} s")):
+                with self._acknowledging:
                     self.deferred[place] = (event, until)
 
     def timed_out(self) -> TimedOut:
@@ -262,14 +317,14 @@ def partition_of(item: Item) -> Partition:
     return item.record.topic(), item.record.partition()
 
 
-def strand_of(ordering: str) -> Callable[[Item], Hashable]:
-    """What must stay in order: events with the same strand."""
+def ordering_key_of(ordering: str) -> Callable[[Item], Hashable]:
+    """Events with the same ordering key are acted on in order."""
     if ordering == "partition":
         return partition_of
-    return _key_strand if ordering == "key" else coordinates
+    return _by_key if ordering == "key" else coordinates
 
 
-def _key_strand(item: Item) -> Hashable:
+def _by_key(item: Item) -> Hashable:
     record = item.record
     key = record.key()
     # An event without a key has no order to keep with others.

@@ -1,11 +1,10 @@
-"""Strands: events acted on side by side, those of one key (or partition) in order. Threads for plain actions, one
-event loop for async ones."""
+"""Events acted on at the same time, those of one ordering key in order: threads for plain actions, one event loop for
+async ones."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Hashable
@@ -13,189 +12,200 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.config.spec import PipelineSpec
+from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Event
 from penstock.pipeline.chain import Chain, FailedItem, Item
 from penstock.pipeline.executors.executor import ActionExecutor, Verdict, coordinates
 from penstock.pipeline.messages import Partition
-from penstock.pipeline.retry_queue import offsets_of
+from penstock.pipeline.retry import offsets_of
 from penstock.pipeline.unit_result import TimedOut
 
 _ROOM = 500
-"""Items waiting behind busy strands: what is unfinished at a window's end has to fit into the commit metadata."""
+"""Items queued behind busy ordering keys: what is unfinished at a window's end has to fit into the commit metadata."""
 _LOOK_EVERY = 0.5
 _IDLE = 30.0
-"""Seconds an idle thread waits before it looks by itself; it is called when there is something to do."""
+"""Seconds an idle thread waits before it looks by itself; it is notified when there is something to do."""
+_LOOP_GRACE = 2.0
+"""Seconds beyond the time-out after which an event loop that is held up by one coroutine is given up."""
 
 
 @dataclass(slots=True, eq=False)
 class ActiveEvent:
-    """One event in somebody's hands."""
+    """One event that is acted on."""
 
-    strand: Hashable
+    key: Hashable
+    """Its ordering key."""
     item: Item
     began: float
     again: bool
     """It has failed before: its failed step comes first."""
-    back: bool = False
+    slot: int | None
+    """In the in-flight log."""
+    returned: bool = False
     """The action has returned: it can no longer be given up."""
 
 
 class KeyedExecutor(ActionExecutor):
-    """Shared queueing: one queue per strand; a strand is either ready, in somebody's hands, or asleep until a retry."""
+    """One queue per ordering key; a key is either ready, acted on, or waits for a retry."""
 
     overlaps = True
 
-    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
-        super().__init__(chain, spec)
+    def __init__(self, chain: Chain, spec: PipelineSpec, clock: Clock = SYSTEM) -> None:
+        super().__init__(chain, spec, clock)
+        self.concurrency = spec.options.concurrency
         self._queues: dict[Hashable, deque[Item]] = {}
         self._ready: deque[Hashable] = deque()
-        self._asleep: dict[Hashable, float] = {}
-        self._flights: set[ActiveEvent] = set()
-        self._waiting = 0
-        """Items in queues of strands that are not asleep."""
+        self._delayed: dict[Hashable, float] = {}
+        """Ordering keys that wait for a retry, and until when."""
+        self._active: set[ActiveEvent] = set()
+        self._queued = 0
+        """Items in queues of keys that are not delayed."""
         self._returned: list[Item] = []
+        """Items that this unit will not begin."""
         self._changed = threading.Condition()
 
-    def feed(self, items: list[Item]) -> None:
+    def feed(self, items: list[Item], partition: Partition | None = None) -> None:  # noqa: ARG002 - keys decide
         with self._changed:
             for item in items:
                 self._put(item)
         self._start()
         with self._changed:
-            # Reading ahead ends here: the next batch is taken when there is room for it, or never in this unit.
-            while self._waiting > _ROOM and self._may_begin:
+            # Back-pressure: the next batch is read when there is room for it, or never in this unit.
+            while self._queued > _ROOM and self._may_begin:
                 self._changed.wait(min(_LOOK_EVERY, self.deadline.remaining))
-                self._look_after_flights()
+                self._end_overdue()
                 self._start()
 
     def _put(self, item: Item) -> None:
-        name = self.strand(item)
-        queue = self._queues.get(name)
+        key = self.ordering_key(item)
+        queue = self._queues.get(key)
         if queue is not None:
             queue.append(item)
-            self._waiting += name not in self._asleep
+            self._queued += key not in self._delayed
             return
-        self._queues[name] = deque((item,))
+        self._queues[key] = deque((item,))
         if self.is_early(item):
-            self._asleep[name] = self.tries[coordinates(item)].due
+            self._delayed[key] = self.retries[coordinates(item)].due
         else:
-            self._ready.append(name)
-            self._waiting += 1
+            self._ready.append(key)
+            self._queued += 1
 
     @property
     def _may_begin(self) -> bool:
-        return not (self.deadline.expired or self.tally.full or (self.pages is not None and self.pages.full))
+        return not (self.stopping or self.deadline.expired or self.result.full)
 
     def take(self) -> ActiveEvent | None:
-        """The next item of a ready strand, which is then in the caller's hands; None when nothing may begin."""
+        """The next item of a ready key, which the caller then acts on; None when nothing may begin."""
         with self._changed:
             if not self._ready or not self._may_begin:
                 return None
-            name = self._ready.popleft()
-            item = self._queues[name].popleft()
-            self._waiting -= 1
-            flight = ActiveEvent(name, item, time.monotonic(), bool(self.tries) and coordinates(item) in self.tries)
-            self._flights.add(flight)
-            if self.pages is not None:
-                self.pages.begun(item.record)
-            return flight
+            key = self._ready.popleft()
+            item = self._queues[key].popleft()
+            self._queued -= 1
+            again = bool(self.retries) and coordinates(item) in self.retries
+            active = ActiveEvent(key, item, self.clock.monotonic(), again, self.slots.begin(item.record))
+            self._active.add(active)
+            return active
 
-    def is_back(self, flight: ActiveEvent) -> bool:
-        """The action has returned; False: it was given up meanwhile, and what it did counts for nothing."""
+    def has_returned(self, active: ActiveEvent) -> bool:
+        """The action has returned; False: the event was given up meanwhile, and what it did counts for nothing."""
         with self._changed:
-            flight.back = flight in self._flights
-            return flight.back
+            active.returned = active in self._active
+            return active.returned
 
-    def land(self, flight: ActiveEvent, verdict: Verdict) -> None:
-        """The strand is free again."""
+    def settle(self, active: ActiveEvent, verdict: Verdict) -> None:
+        """The ordering key is free again."""
         with self._changed:
-            self._land(flight, verdict)
-            if not self._flights or self._waiting <= _ROOM:
-                # Only then may somebody wait for it; waking the unit's thread for each event costs as much as a strand.
+            self._settle(active, verdict)
+            if not self._active or self._queued <= _ROOM:
+                # Only then may the unit's thread wait for it; waking it for each event costs as much as the event.
                 self._changed.notify_all()
 
-    def _land(self, flight: ActiveEvent, verdict: Verdict) -> None:
-        self._flights.discard(flight)
-        self.took(time.monotonic() - flight.began, 1)
-        name, item = flight.strand, flight.item
-        if self.pages is not None:
-            self.pages.ended(item.record, done=verdict == "done")
-        queue = self._queues[name]
+    def _settle(self, active: ActiveEvent, verdict: Verdict) -> None:
+        self._active.discard(active)
+        self.slots.end(active.slot)
+        self.took(self.clock.monotonic() - active.began, 1)
+        key, item = active.key, active.item
+        queue = self._queues[key]
         if verdict == "stop":
-            self._waiting -= len(queue)
+            self._queued -= len(queue)
             self._returned += [item, *queue]
-            del self._queues[name]
+            del self._queues[key]
         elif verdict == "later":
-            self._waiting -= len(queue)
+            self._queued -= len(queue)
             queue.appendleft(item)
-            self._asleep[name] = self.tries[coordinates(item)].due
+            self._delayed[key] = self.retries[coordinates(item)].due
         elif queue:
-            self._ready.append(name)
+            self._ready.append(key)
         else:
-            del self._queues[name]
+            del self._queues[key]
 
-    def judged(self, item: Item | None, result: Any, error: BaseException | None) -> Verdict:
+    def judged(self, active: ActiveEvent, item: Item | None, result: Any, error: BaseException | None) -> Verdict:
         """What becomes of an item that the action has returned from; None: it was dropped before."""
         if item is None:
-            return "done"
+            return self.dropped(active.item)
         if isinstance(item, FailedItem):
             return self.fail(item, item.stage, item.error)
         if error is not None:
             return self.fail(item, "timeout" if isinstance(error, TimedOut) else "act", error)
         verdict = self.done(item, result)
-        self.tally.sample(item)
+        self.result.sample(item)
         return verdict
 
-    def work(self, flight: ActiveEvent) -> Item | None:
+    def work(self, active: ActiveEvent) -> Item | None:
         """What is to be acted on; None: it was dropped this time."""
-        return self.again(flight.item) if flight.again else flight.item
+        return self.retry_steps(active.item) if active.again else active.item
 
     @abstractmethod
     def _start(self) -> None:
-        """See to it that somebody takes what is ready."""
+        """Have enough threads or coroutines for what is ready."""
 
     def wake(self) -> None:
-        now = time.monotonic()
+        now = self.clock.monotonic()
         with self._changed:
-            for name in [name for name, due in self._asleep.items() if due <= now]:
-                del self._asleep[name]
-                self._ready.append(name)
-                self._waiting += len(self._queues[name])
-            self._look_after_flights()
+            for key in [key for key, due in self._delayed.items() if due <= now]:
+                del self._delayed[key]
+                self._ready.append(key)
+                self._queued += len(self._queues[key])
+            self._end_overdue()
         self._start()
 
     @property
     def next_due(self) -> float | None:
         with self._changed:
-            times = list(self._asleep.values())
-            times += [flight.began + self.timeout for flight in self._flights]
+            times = list(self._delayed.values())
+            times += [active.began + self.timeout for active in self._active]
         return min(times, default=None)
 
     @property
     def waiting(self) -> dict[Partition, list[int]]:
         with self._changed:
-            return offsets_of(item for name in self._asleep for item in self._queues[name]) if self._asleep else {}
+            return offsets_of(item for key in self._delayed for item in self._queues[key]) if self._delayed else {}
 
-    def _look_after_flights(self) -> None:
+    @property
+    def unfinished(self) -> bool:
+        return bool(self._queues or self._active or self._returned)
+
+    def _end_overdue(self) -> None:
         """Give up what takes too long; the condition is held."""
-        now = time.monotonic()
-        for flight in [f for f in self._flights if now - f.began > self.timeout and not f.back]:
+        now = self.clock.monotonic()
+        for active in [a for a in self._active if now - a.began > self.timeout and not a.returned]:
             self.tainted = True
-            self._land(flight, self.fail(flight.item, "timeout", self.timed_out()))
-            self._replace(flight)
+            self._settle(active, self.fail(active.item, "timeout", self.timed_out()))
+            self._replace(active)
 
-    def _replace(self, flight: ActiveEvent) -> None:
-        """Another one takes the place of whoever hangs with this flight."""
+    def _replace(self, active: ActiveEvent) -> None:
+        """Another thread takes the place of the one that hangs."""
 
     @property
     def busy(self) -> bool:
-        return bool(self._flights or self._ready)
+        return bool(self._active or self._ready)
 
     def wait_idle(self) -> None:
         with self._changed:
-            while self._flights or (self._ready and self._may_begin):
+            while self._active or (self._ready and self._may_begin):
                 if not self._changed.wait(min(_LOOK_EVERY, self.timeout)):
-                    self._look_after_flights()
+                    self._end_overdue()
                     self._start()
 
     def finish(self) -> list[Item]:
@@ -205,18 +215,17 @@ class KeyedExecutor(ActionExecutor):
             rest = self._returned + [item for queue in self._queues.values() for item in queue]
             self._queues.clear()
             self._ready.clear()
-            self._asleep.clear()
+            self._delayed.clear()
             self._returned = []
-            self._waiting = 0
+            self._queued = 0
         return sorted(rest, key=coordinates)
 
 
 class KeyedThreadExecutor(KeyedExecutor):
     """N threads for a plain `act`. Daemons: one that hangs must not keep the process."""
 
-    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
-        super().__init__(chain, spec)
-        self._size = spec.options.concurrency
+    def __init__(self, chain: Chain, spec: PipelineSpec, clock: Clock = SYSTEM) -> None:
+        super().__init__(chain, spec, clock)
         self._running = 0
         self._idle = 0
         self._calls = threading.Condition()
@@ -225,15 +234,15 @@ class KeyedThreadExecutor(KeyedExecutor):
     def _start(self) -> None:
         with self._calls:
             wanted = len(self._ready)
-            for _ in range(min(self._size - self._running, wanted - self._idle)):
+            for _ in range(min(self.concurrency - self._running, wanted - self._idle)):
                 self._running += 1
-                threading.Thread(target=self._live, name=f"strand-{self.spec.name}", daemon=True).start()
+                threading.Thread(target=self._live, name=f"act-{self.spec.name}", daemon=True).start()
             self._calls.notify(min(wanted, self._idle))
 
     def _live(self) -> None:
         while True:
-            while flight := self.take():
-                if not self._fly(flight):
+            while active := self.take():
+                if not self._act(active):
                     return
             with self._calls:
                 if self._closed:
@@ -243,21 +252,21 @@ class KeyedThreadExecutor(KeyedExecutor):
                     self._calls.wait(_IDLE)
                     self._idle -= 1
 
-    def _fly(self, flight: ActiveEvent) -> bool:
+    def _act(self, active: ActiveEvent) -> bool:
         """False: this thread was given up meanwhile, and another has its place."""
         error = result = None
-        item = self.work(flight)
+        item = self.work(active)
         if isinstance(item, Event):
             try:
                 result = self.action.act(item)
             except BaseException as raised:  # noqa: BLE001 - whatever user code raises, SystemExit included, ends this event alone
                 error = raised
-        if not self.is_back(flight):
+        if not self.has_returned(active):
             return False
-        self.land(flight, self.judged(item, result, error))
+        self.settle(active, self.judged(active, item, result, error))
         return True
 
-    def _replace(self, flight: ActiveEvent) -> None:  # noqa: ARG002 - any thread is as good as another
+    def _replace(self, active: ActiveEvent) -> None:  # noqa: ARG002 - any thread is as good as another
         self._running -= 1
 
     def close(self) -> None:
@@ -269,9 +278,8 @@ class KeyedThreadExecutor(KeyedExecutor):
 class KeyedAsyncExecutor(KeyedExecutor):
     """One event loop for an `async def act`, alive as long as the action."""
 
-    def __init__(self, chain: Chain, spec: PipelineSpec) -> None:
-        super().__init__(chain, spec)
-        self._size = spec.options.concurrency
+    def __init__(self, chain: Chain, spec: PipelineSpec, clock: Clock = SYSTEM) -> None:
+        super().__init__(chain, spec, clock)
         self._loop = asyncio.new_event_loop()
         self._running = 0
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"loop-{spec.name}", daemon=True)
@@ -281,7 +289,7 @@ class KeyedAsyncExecutor(KeyedExecutor):
         self._loop.call_soon_threadsafe(self._spawn)
 
     def _spawn(self) -> None:
-        for _ in range(min(self._size - self._running, len(self._ready))):
+        for _ in range(min(self.concurrency - self._running, len(self._ready))):
             self._running += 1
             task = self._loop.create_task(self._run())
             task.add_done_callback(lambda _: self._ended())
@@ -292,9 +300,9 @@ class KeyedAsyncExecutor(KeyedExecutor):
             self._spawn()
 
     async def _run(self) -> None:
-        while flight := self.take():
+        while active := self.take():
             error = result = None
-            item = self.work(flight)
+            item = self.work(active)
             if isinstance(item, Event):
                 timer: asyncio.Timeout | None = None
                 try:
@@ -303,15 +311,15 @@ class KeyedAsyncExecutor(KeyedExecutor):
                         result = await self.action.act(item)
                 except BaseException as raised:  # noqa: BLE001 - as in threads
                     error = self.timed_out() if timer is not None and timer.expired() else raised
-            if not self.is_back(flight):
+            if not self.has_returned(active):
                 return
-            self.land(flight, self.judged(item, result, error))
+            self.settle(active, self.judged(active, item, result, error))
 
-    def _look_after_flights(self) -> None:
-        """The loop's own timers do; only one that holds up the whole loop is given up from outside."""
-        now = time.monotonic()
-        if any(now - flight.began > self.timeout + 2.0 for flight in self._flights):
-            super()._look_after_flights()
+    def _end_overdue(self) -> None:
+        """The loop's own timers end coroutines; only one that holds up the whole loop is given up from outside."""
+        now = self.clock.monotonic()
+        if any(now - active.began > self.timeout + _LOOP_GRACE for active in self._active):
+            super()._end_overdue()
 
     def run(self, coroutine: Any) -> Any:
         """Run a coroutine of the action on its own loop."""

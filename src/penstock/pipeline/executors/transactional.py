@@ -4,7 +4,6 @@ one transaction with the partition's cursor."""
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -17,8 +16,8 @@ from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.pipeline.chain import Chain, FailedItem, Item
 from penstock.pipeline.executors.executor import coordinates, partition_of
-from penstock.pipeline.executors.serial import InlineExecutor
-from penstock.pipeline.in_flight_log import Pages
+from penstock.pipeline.executors.inline import InlineExecutor
+from penstock.pipeline.in_flight_log import InFlightSlots
 from penstock.pipeline.messages import Assignment, FailedEvent, Partition, PartitionOutcome
 from penstock.pipeline.unit_result import UnitResult
 from penstock.tables.action import Chunk, Opening, SqlAction, Written
@@ -47,7 +46,7 @@ class Part:
     """One partition of the unit: its cursor in the database, and what was fed since."""
 
     __slots__ = (
-        *("acted", "assignment", "began", "collected", "cursor", "end", "failed", "left", "place"),
+        *("assignment", "began", "collected", "cursor", "end", "left", "place"),
         *("settled", "stopped", "unsettled"),
     )
 
@@ -68,29 +67,24 @@ class Part:
         """Whether this unit reports failures of it, which the database has as open."""
         self.stopped = False
         """True: a chunk was not written to its end; the unit writes nothing more of this partition."""
-        self.acted = 0
-        """L2: events of this unit that were written; all are below the cursor."""
-        self.failed = 0
-        """L2: events of this unit that are noted as failed; all are below the cursor. `left` is not counted."""
 
 
 class TransactionalExecutor(InlineExecutor):
     """Writes one chunk after the other. The partition's position is its cursor, which every unit reads again (L5)."""
 
     action: SqlAction[Any]
-    keeps_cursor = True
+    has_cursor = True
     """An event that hangs or kills is passed over in the target by the driver; the unit only names it as a suspect."""
 
     def __init__(self, chain: Chain, spec: PipelineSpec, clock: Clock = SYSTEM) -> None:
-        super().__init__(chain, spec)
-        self._clock = clock
+        super().__init__(chain, spec, clock)
         self.action.clock = clock
         self._size, self._seconds = self.action.batch_size, self.action.batch_seconds
         self._throws = spec.options.failure_mode == "THROW"
         self._replays = False
         self._waits = False
-        """True: the database takes nothing more in this unit. An outage elsewhere, as of a registry, does not say so: what
-        was read before is written."""
+        """True: the database takes nothing more in this unit. An outage elsewhere, as of a registry, does not say that:
+        what was read before is written."""
         self._finished = True
         """True: the last unit is over; its parts serve its report only."""
         self._parts: dict[Partition, Part] = {}
@@ -100,7 +94,6 @@ class TransactionalExecutor(InlineExecutor):
         self._leader_epochs: dict[Place, tuple[int, float | None]] = {}
         """The highest leader epoch of records written, and until when a lower one is held back."""
         self.cursor_gaps: dict[Partition, tuple[int, int]] = {}
-        """Cursors that were below the log's start and were moved there in this unit: from, to."""
 
     # -- where to begin --------------------------------------------------------------------
 
@@ -161,13 +154,13 @@ class TransactionalExecutor(InlineExecutor):
             self.open_cursors([a], replays=replays)
         return None if replays else self._parts[a.key].cursor
 
-    def begin(self, tally: UnitResult, deadline: Deadline, pages: Pages | None = None, *, exact: bool = True) -> None:
-        super().begin(tally, deadline, pages, exact=exact)
+    def begin(self, result: UnitResult, deadline: Deadline, slots: InFlightSlots | None = None) -> None:
+        super().begin(result, deadline, slots)
         self._waits = False
         # I1: failures that a dead process left come first; settling them again changes nothing.
         for part in self._parts.values():
             if part.left:
-                self.tally.failures += part.left
+                self.result.failures += part.left
                 part.left, part.unsettled = [], True
 
     # -- where it ends ---------------------------------------------------------------------
@@ -176,11 +169,6 @@ class TransactionalExecutor(InlineExecutor):
         """L1: the position to report; None: of a replay, which has none. Everything read below it is accounted for."""
         part = self._parts.get(partition)
         return None if part is None or self._replays else part.cursor
-
-    def counts(self, partition: Partition) -> tuple[int, int]:
-        """L2: events of this unit that were written and that failed, all of them below the cursor."""
-        part = self._parts.get(partition)
-        return (part.acted, part.failed) if part else (0, 0)
 
     def reported(self, outcomes: Iterable[PartitionOutcome]) -> None:
         """The unit's outcome is complete and has its failures: the last call of a unit that did not raise."""
@@ -194,30 +182,30 @@ class TransactionalExecutor(InlineExecutor):
 
     # -- collecting ------------------------------------------------------------------------
 
-    def _go(self, items: list[Item]) -> None:
+    def _go(self, items: list[Item], partition: Partition | None = None) -> None:  # noqa: ARG002 - parts are looked up
         at = 0
         while at < len(items):
             item = items[at]
-            if self.deadline.expired or self._given_up:
+            if self.deadline.expired or self.stopping:
                 break
             judged = self.judge(item, item.stage, item.error) if isinstance(item, FailedItem) else None
             if judged == "stop":
                 break
             at += 1
             if judged == "later":
-                self._parking.park(item, self.tries[coordinates(item)].due)
-                items, at = self._sorted_out(items[at:]), 0
+                self._queue.add(item, self.retries[coordinates(item)].due)
+                items, at = self._ready(items[at:]), 0
                 continue
             part = self._parts[partition_of(item)]
             if isinstance(judged, FailedEvent) and self._throws:
                 # What went before is written; this one stays in front of the cursor.
                 part.end = max(part.end, item.record.offset())
                 if self._flush(part):
-                    self.tally.take(judged)
+                    self.result.add_failure(judged)
                 at -= 1
                 break
             if not part.collected:
-                part.began = self._clock.monotonic()
+                part.began = self.clock.monotonic()
             part.collected.append((item, judged if isinstance(judged, FailedEvent) else None))
             if len(part.collected) >= self._size and not self._flush(part):
                 break
@@ -233,7 +221,7 @@ class TransactionalExecutor(InlineExecutor):
 
     def wake(self) -> None:
         super().wake()
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         for part in self._parts.values():
             if part.collected and now >= part.began + self._seconds:
                 self._flush(part)
@@ -246,8 +234,9 @@ class TransactionalExecutor(InlineExecutor):
         return min(due, default=None)
 
     @property
-    def all_done(self) -> bool:
-        return super().all_done and not any(part.collected for part in self._parts.values())
+    def unfinished(self) -> bool:
+        """Also what was dropped by a filter and the cursor has not passed yet."""
+        return super().unfinished or any(part.collected or part.end > part.cursor for part in self._parts.values())
 
     def wait_idle(self) -> None:
         for part in self._parts.values():
@@ -286,7 +275,7 @@ class TransactionalExecutor(InlineExecutor):
             # A fenced partition does not keep the others of the unit from being written.
             self._waits = self._waits or not isinstance(error, Fenced | TopicRecreated)
             self._give_back(part)
-            self.tally.outage(error)
+            self.result.outage(error)
             return False
         return not part.stopped
 
@@ -299,7 +288,7 @@ class TransactionalExecutor(InlineExecutor):
         refused: dict[int, FailedEvent] = {}
 
         def encode(event: Event, error: Exception) -> bytes:
-            refused[event.record.offset()] = self.tally.made(event, "write", error)
+            refused[event.record.offset()] = self.result.build_failure(event, "write", error)
             return _ENCODE(refused[event.record.offset()])
 
         end = max([part.end, *(item.record.offset() + 1 for item, _ in part.collected[-1:])])
@@ -313,14 +302,16 @@ class TransactionalExecutor(InlineExecutor):
             throws=self._throws,
             settled=part.settled,
         )
-        self._note_begin(part, end)
-        began = time.perf_counter()
-        written = self.action.put(chunk)
-        self.chain.times.add("write", time.perf_counter() - began, len(events))
-        self._note_end(part, written.end)
+        began = self.clock.monotonic()
+        self.slots.begin_ranges({part.assignment.key: (part.cursor, end)})
+        try:
+            written = self.action.put(chunk)
+        finally:
+            self.slots.end_ranges()
+        self.chain.times.add("write", self.clock.monotonic() - began, len(events))
         self._accept(part, written, refused)
         if events:
-            self.tally.sample(events[-1])
+            self.result.sample(events[-1])
 
     def _accept(self, part: Part, written: Written, refused: dict[int, FailedEvent]) -> None:
         """The transaction is durable: everything below the new cursor is done, and counted here alone."""
@@ -334,16 +325,16 @@ class TransactionalExecutor(InlineExecutor):
             part.end, part.stopped = written.end, True
         if written.waits is not None:
             self._waits = True
-            self.tally.outage(written.waits)
+            self.result.outage(written.waits)
         elif cut:
             # With THROW the chunk ended at an event that the database refuses.
             event, error = written.refused[0]
-            self.tally.take(self.tally.made(event, "write", error))
+            self.result.add_failure(self.result.build_failure(event, "write", error))
 
     def _write_again(self, part: Part) -> None:
         events = [item for item, failed in part.collected if failed is None]
         refused = self.action.put_again(part.place, events)  # type: ignore[arg-type]  # as above
-        made = {event.record.offset(): self.tally.made(event, "write", error) for event, error in refused}
+        made = {event.record.offset(): self.result.build_failure(event, "write", error) for event, error in refused}
         self._count(part, part.collected, made)
         part.collected = []
         part.cursor = part.end
@@ -353,13 +344,10 @@ class TransactionalExecutor(InlineExecutor):
         for item, failed in done:
             failure = failed or refused.get(item.record.offset())
             if failure is None:
-                part.acted += 1
-                with self.tally.lock:
-                    self.tally.acted += 1
+                self.result.add_acted(partition_of(item))
             else:
-                part.failed += 1
                 part.unsettled = True
-                self.tally.take(failure)
+                self.result.add_failure(failure)
 
     # -- a topic that was created again ----------------------------------------------------
 
@@ -380,7 +368,7 @@ class TransactionalExecutor(InlineExecutor):
         if last >= max(first, highest):
             self._leader_epochs[part.place] = last, None
             return
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         if held_until is None:
             held_until = now + _RECREATION_HOLD
             self._leader_epochs[part.place] = max(first, highest), held_until
@@ -392,17 +380,6 @@ class TransactionalExecutor(InlineExecutor):
                 hint="nothing is written until its topic id was compared",
             )
         self._leader_epochs[part.place] = last, None
-
-    # -- the in-flight log -----------------------------------------------------------------
-
-    def _note_begin(self, part: Part, end: int) -> None:
-        if self.pages is not None:
-            key = (part.place.topic, part.place.partition)
-            self.pages.working({key: part.cursor}, {key: end})
-
-    def _note_end(self, part: Part, end: int) -> None:
-        if self.pages is not None:
-            self.pages.done({(part.place.topic, part.place.partition): end})
 
 
 def _leader_epoch(item: Item) -> int | None:

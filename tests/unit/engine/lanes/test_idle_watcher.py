@@ -39,7 +39,11 @@ class Log:
         return self.woken
 
     def idle(self, name: str, at: int = 5, then: Callable[[], None] = lambda: None) -> None:
-        self.watcher.watch(name, {TP: at}, lambda: (self.woken.append(name), then()) and None)
+        def wake() -> None:
+            self.woken.append(name)
+            then()
+
+        self.watcher.watch(name, {TP: at}, wake)
 
     def append(self) -> None:
         self.ends[TP] += 1

@@ -44,8 +44,13 @@ def test_a_record_is_found_behind_a_gap() -> None:
     assert letters(3, 9).record_from(10) is None
 
 
-@given(st.sets(st.integers(0, 60), min_size=1), st.sets(st.integers(0, 60)), st.booleans(), st.booleans())
-def test_f03_a_death_finishes_nothing(places: set[int], named: set[int], alone: bool, logged: bool) -> None:
+@given(
+    places=st.sets(st.integers(0, 60), min_size=1),
+    named=st.sets(st.integers(0, 60)),
+    alone=st.booleans(),
+    logged=st.booleans(),
+)
+def test_f03_a_death_finishes_nothing(places: set[int], named: set[int], *, alone: bool, logged: bool) -> None:
     segment = letters(*sorted(places))
     segment.suspect(named & places, alone=alone, logged=logged)
     assert segment.open == places

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 
 import pytest
 
 from penstock.engine.spark import context
 from penstock.engine.spark.cluster import SparkStartError
-from penstock.engine.spark.context import Spark, refuse_repeats
+from penstock.engine.spark.context import (
+    EventCrashed,
+    GarbledOutcome,
+    Spark,
+    WindowLost,
+    WindowRepeated,
+    refuse_repeats,
+)
 from penstock.pipeline.crash_note import EVENT_BEGUN, note_event_begun
+from penstock.worker.protocol import REPEATED, WindowOutcome, WindowRequest, packed
 
 DIED = "SparkException: Python worker exited unexpectedly (crashed): "
 
@@ -48,7 +57,7 @@ def test_the_same_settings_with_our_values_are_allowed() -> None:
     ],
 )
 def test_f09_only_a_worker_that_died_by_itself_and_had_begun_an_event_may_have_died_of_it(
-    text: str, blames: bool
+    text: str, *, blames: bool
 ) -> None:
     assert context._died_at_event(text) == blames
 
@@ -66,3 +75,50 @@ def test_the_note_that_an_event_was_begun_is_left_once_where_spark_looks_for_it(
     note_event_begun()
     note_event_begun()
     assert file.read_text() == f"{EVENT_BEGUN}\n"
+
+
+class Job:
+    """A Spark job that answers this."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def collect(self) -> list[object]:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return [self.answer]
+
+
+def answered(answer: object, folder: Path, patch: pytest.MonkeyPatch) -> WindowOutcome:
+    spark = Spark(master="local", conf={}, home=folder)
+    patch.setattr(spark, "_job", lambda *_: Job(answer))
+    return spark.run(WindowRequest("shared-0", 0.0, [], detach=True))
+
+
+def test_an_answer_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = WindowOutcome("shared-0", 7, [], [], 0.0)
+    assert answered(pickle.dumps([packed(outcome)]), tmp_path, monkeypatch) == outcome
+
+
+@pytest.mark.parametrize("answer", [b"", b"garbage", pickle.dumps([b"garbage"]), pickle.dumps([]), pickle.dumps(7)])
+def test_an_answer_that_cannot_be_read_is_a_lost_window_that_blames_no_event(
+    answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(GarbledOutcome, match="cannot be read"):
+        answered(answer, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (f"{DIED}{EVENT_BEGUN}", EventCrashed),
+        (f"RuntimeError: {REPEATED}; once is enough", WindowRepeated),
+        ("ExecutorLostFailure", WindowLost),
+    ],
+)
+def test_a_failed_job_says_what_kind_of_loss_it_is(
+    text: str, kind: type[WindowLost], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(WindowLost) as lost:
+        answered(RuntimeError(f"Py4JJavaError\n{text}"), tmp_path, monkeypatch)
+    assert type(lost.value) is kind
