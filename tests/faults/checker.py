@@ -180,13 +180,15 @@ def check(
     faults: Sequence[Fault] | None = None,
     ordering: Literal["partition", "key", "none"] = "partition",
     turns: int | None = None,
+    late: int = 0,
     complete: bool = True,
 ) -> Report:
     """Judge a run. `complete`: the pipeline has caught up, so the last commit must be the end of each partition.
 
     `faults`: instead of one allowance for the whole run, each repetition must be the consequence of a fault between the
     event's two effects, within what that fault allows. `turns`: how often a partition may pass from one instance to
-    another; acts of two instances in it must not overlap.
+    another; acts of two instances in it must not overlap, but for `late` acts that were in flight when a session was
+    lost.
     """
     breaches = [
         *_lost(history),
@@ -194,7 +196,7 @@ def check(
         *(_repeats(history, allowed) if faults is None else _unexplained_repeats(history, faults)),
         *(_reordered(history, allowed, ordering) if ordering != "none" and faults is None else ()),
         *(_unexplained_order(history, faults or (), ordering) if ordering != "none" and faults is not None else ()),
-        *(_overlapping(history, turns) if turns is not None else ()),
+        *(_overlapping(history, turns, late) if turns is not None else ()),
         *_commits(history),
         *(_unfinished(history) if complete else ()),
     ]
@@ -216,9 +218,10 @@ def assert_kept(
     faults: Sequence[Fault] | None = None,
     ordering: Literal["partition", "key", "none"] = "partition",
     turns: int | None = None,
+    late: int = 0,
 ) -> Report:
     """Fail with a readable report unless everything was kept."""
-    report = check(history, allowed=allowed, faults=faults, ordering=ordering, turns=turns)
+    report = check(history, allowed=allowed, faults=faults, ordering=ordering, turns=turns, late=late)
     assert report.clean, f"promises broken\n{report}"
     return report
 
@@ -362,7 +365,7 @@ def _unexplained_order(history: History, faults: Sequence[Fault], ordering: str)
             yield Breach("reordered", where, f"went back to {again.offset} at {again.second:.3f}, {why}")
 
 
-def _overlapping(history: History, turns: int) -> Iterator[Breach]:
+def _overlapping(history: History, turns: int, late: int) -> Iterator[Breach]:
     """I4: no act of a former owner begins after the first act of the new one, or ends after it began."""
     places: dict[Place, list[Effect]] = defaultdict(list)
     for effect in history.effects:
@@ -373,10 +376,9 @@ def _overlapping(history: History, turns: int) -> Iterator[Breach]:
         if len(changes) > turns:
             told = ", ".join(f"{a.at.offset} by {a.instance}, {b.at.offset} by {b.instance}" for a, b in changes)
             yield Breach("overlapping", _name(place), f"changed hands {len(changes)} times, {turns} are right: {told}")
-        for a, b in changes:
-            if a.time > (b.began or b.time):
-                text = f"{b.instance} began {b.at.offset} while {a.instance} acted on {a.at.offset}"
-                yield Breach("overlapping", _name(place), text)
+        for a, b in [(a, b) for a, b in changes if a.time > (b.began or b.time)][late:]:
+            text = f"{b.instance} began {b.at.offset} while {a.instance} acted on {a.at.offset}"
+            yield Breach("overlapping", _name(place), text)
 
 
 def _commits(history: History) -> Iterator[Breach]:
