@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -112,3 +113,30 @@ def test_a_rebalance_storm(cluster: KafkaCluster, tmp_path: Path, row: Row, orde
             recovered = on_again(scene)
         scene.stop_all()
     row.kept(scene.verdict(ordering=ordering), NOTHING, recovered)
+
+
+@pytest.mark.parametrize("way", ["plain", "keyed"])
+def test_instances_that_act_come_and_go(cluster: KafkaCluster, tmp_path: Path, row: Row, way: str) -> None:
+    """Acts that last almost as long as a drain may: partitions move while one of them runs, and none is cut off."""
+    rounds = 3
+
+    def value(seq: int) -> bytes:
+        return json.dumps({"seq": seq, "work_s": 1.5 if seq % 60 == 13 else 0}).encode()
+
+    options = {"drain_timeout": "10s"}
+    name = f"acting-{way}"
+    with Scene(cluster, tmp_path, name, replication=3, values=value, way=way, options=options, rate=60) as scene:
+        with fed(scene):
+            scene.start()
+            scene.more(60)
+            for _ in range(rounds):
+                second = scene.start()
+                until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+                name = second.folder.name
+                until(lambda name=name: any(e.instance == name for e in scene.effects()), WAIT_S, scene.story)
+                scene.more(60)
+                assert second.stop() == 0
+                until(lambda: scene.owners() == [4], WAIT_S, scene.story)
+                recovered = on_again(scene)
+        scene.stop_all_living()
+    row.kept(scene.verdict(turns=2 * rounds), NOTHING, recovered)
