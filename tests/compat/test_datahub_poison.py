@@ -170,9 +170,7 @@ def test_the_file_of_the_documentation_on_a_topic_with_a_few_odd_records(
     """One unknown schema id, one tombstone and one platform event of another name among a thousand: the good ones are
     acted on once each, the counts add up, and nothing restarts."""
     writer, events, out = Writer(apicurio_url), topic(), tmp_path / "out.jsonl"
-    records: list[bytes | None] = [
-        writer.event(change(f"urn:{n}", "TAG" if n % 2 else "OWNER")) for n in range(1_000)
-    ]
+    records: list[bytes | None] = [writer.event(change(f"urn:{n}", "TAG" if n % 2 else "OWNER")) for n in range(1_000)]
     records[100] = b"\0\x7f\xff\xff\xff" + (records[100] or b"")[5:]
     records[500] = None
     records[900] = writer.event({"n": 1}, "somethingElse")

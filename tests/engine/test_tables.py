@@ -154,6 +154,10 @@ def test_a_cursor_below_the_beginning_of_the_log_goes_on_behind_the_gap(
     assert engine.dead_letters(name) == []
 
 
+@pytest.mark.xfail(
+    reason="F36: topic ids are compared every 5 s; a unit that was planned under the old id reads the new topic",
+    strict=False,
+)
 def test_a_topic_made_anew_under_a_running_pipeline_is_written_once(
     engine: Engine, kafka: KafkaBroker, topic: Topics, url: str, query: Query
 ) -> None:

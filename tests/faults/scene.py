@@ -27,7 +27,7 @@ from tests.support.waiting import until
 
 WAIT_S = 120.0
 WINDOW = 200
-"""Events that a window under test acts on at most (`window.max_records`): what a kill may repeat, per partition (I10)."""
+"""Events that a window under test acts on at most (`window.max_records`): what a kill may repeat per partition."""
 SESSION_S = 4.0
 EFFECTS = str(Path(effects.__file__ or "").resolve())
 
@@ -173,11 +173,17 @@ class CommitWatch:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def finish(self) -> None:
+        """Read to the end of the log as it is now, and no further."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         self._thread.join(60)
         until(self._last_look, WAIT_S, "the broker to tell its commits")
         self._log.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
 
     def _last_look(self) -> bool:
         with contextlib.suppress(KafkaException):

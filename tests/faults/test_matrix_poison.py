@@ -86,7 +86,7 @@ MIXES = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mix", MIXES)
-def test_soft_failures_and_deaths(
+def test_soft_failures_and_deaths(  # noqa: PLR0917 - fixtures and parameters
     kafka: KafkaBroker, poisoned: Engine, tmp_path: Path, row: Row, way: str, mix: str
 ) -> None:
     wanted, sent = MIXES[mix], 300

@@ -66,7 +66,7 @@ def test_i09_poison_of_every_kind_in_every_stage_and_position(
 
 
 SOFT_AT, DEADLY_AT, SENT = (3, 50, 60, 110, 140), 130, 150
-"""A unit reads at most half a window at once: the first failures are of a batch that has ended when the process dies."""
+"""A unit reads half a window at once: the first failures are of a batch that has ended when the process dies."""
 
 
 def test_i09_failures_of_an_earlier_batch_outlive_the_death_of_their_process(

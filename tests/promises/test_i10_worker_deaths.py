@@ -1,5 +1,5 @@
-"""I10 and I1 for workers: `kill -9` of the processes that act repeats at most one window per partition, and loses neither
-an event nor a failure, whatever the way of acting."""
+"""I10 and I1 for workers: `kill -9` of the processes that act repeats at most one window per partition, and loses
+neither an event nor a failure, whatever the way of acting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group has committed, read from the topic in which the broker keeps it: every commit, with the broker's time."""
+"""What a group has committed, read from the topic in which the broker keeps it: every commit, and when it came."""
 
 from __future__ import annotations
 
