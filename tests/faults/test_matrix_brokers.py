@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import NOTHING, Allowance
+from tests.faults.checker import NOTHING, Allowance, Fault
 from tests.faults.outcome import Row
 from tests.faults.scene import SESSION_S, WAIT_S, WINDOW, Scene, fed
 from tests.support.group import OtherMember
@@ -62,16 +62,18 @@ def test_the_coordinator_is_killed_and_comes_back(cluster: KafkaCluster, tmp_pat
 
 
 def test_every_broker_is_restarted_one_after_the_other(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
-    allowed = Allowance.lost_session(WINDOW) + Allowance.lost_session(WINDOW) + Allowance.lost_session(WINDOW)
+    allowed, faults = Allowance.lost_session(WINDOW), []
     with Scene(cluster, tmp_path, "rolling", replication=3) as scene:
         with fed(scene):
             scene.start()
             scene.more(100)
             for broker in cluster.brokers:
+                began = time.monotonic()
                 broker.restart()
                 scene.more(200)
+                faults.append(Fault(f"restart of broker {broker.node_id}", began, time.monotonic(), allowed))
         scene.stop_all()
-    row.kept(scene.verdict(allowed), allowed)
+    row.kept(scene.verdict(faults=faults), allowed)
 
 
 def test_all_brokers_are_away_for_longer_than_a_session(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
