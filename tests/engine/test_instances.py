@@ -74,8 +74,8 @@ def finished(kafka: KafkaBroker, topic: str, feed: Feed) -> None:
 
 
 def one_window_at_most(kafka: KafkaBroker, topic: str, done: Counter[tuple[str, int, int]]) -> None:
-    """L1: the window that was not returned is repeated once, in one piece. How large it is depends on the backlog, which
-    a slow machine has more of."""
+    """L1: the window that was not returned is repeated once, in one piece. How large it is depends on the backlog,
+    which a slow machine has more of."""
     assert max(done.values()) <= 2
     for partition in kafka.end_offsets(topic):
         repeated = sorted(o for (_, p, o), n in done.items() if p == partition and n == 2)
