@@ -13,6 +13,7 @@ import pytest
 from tests.faults.outcome import Row
 from tests.faults.scene import WAIT_S, Scene, plain
 from tests.support.engine import Engine
+from tests.support.freezing import frozen
 from tests.support.kafka import KafkaBroker
 from tests.support.waiting import until
 
@@ -61,9 +62,8 @@ def test_a_stateless_pipeline_goes_on_where_it_was_after_an_outage(tmp_path: Pat
         flow = scene.run_in(engine)
         scene.feed.send(20)
         until(lambda: scene.count() == 20, WAIT_S, lambda: f"{scene.count()} {flow.state} {flow.reason}")
-        broker.pause()
-        until(lambda: flow.state == "waiting", WAIT_S, lambda: f"{flow.state} {flow.reason}")
-        broker.unpause()
+        with frozen(broker.pid):
+            until(lambda: flow.state == "waiting", WAIT_S, lambda: f"{flow.state} {flow.reason}")
         until(lambda: flow.state != "waiting", WAIT_S, lambda: f"{flow.state} {flow.reason}")
         scene.feed.send(20)
         until(lambda: scene.count() >= 40, WAIT_S, lambda: f"{scene.count()} {flow.state} {flow.reason}")

@@ -454,6 +454,8 @@ class StatelessMembership(LogMembership):
     commits = False
     _positions: dict[Partition, Remembered]
     _starts: dict[str, FirstStart] | None = None
+    _outage: str | None = None
+    """Why the last look for new partitions failed: what is shown until the cluster answers."""
 
     def join(self) -> None:
         self._positions = getattr(self, "_positions", {})
@@ -468,10 +470,18 @@ class StatelessMembership(LogMembership):
             except Unavailable as error:
                 # L6: an outage moves no position.
                 self._looked_at = self._clock.monotonic()
-                self._trouble = str(error)
+                self._trouble = self._outage = str(error)
+
+    @property
+    def _client_error(self) -> str | None:
+        return self._outage
+
+    def _clear_client_error(self) -> None:
+        self._outage = None
 
     def _take_new_partitions(self) -> None:
         counts = self._cluster.topics(timeout=10.0)
+        self._outage = None
         self.count_partitions(counts)
         names = self.spec.source.config.subscribed(counts)
         known = set(self._partitions.owned()) | self._unlocated | set(self._blocked)
