@@ -52,16 +52,30 @@ def value(seq: int) -> bytes:
     return json.dumps({"seq": seq, "do": "raise" if seq % 51 == 7 else None, "fails": int(seq % 331 == 23)}).encode()
 
 
+def never_retried(seq: int) -> bytes:
+    """For batches: events behind one that fails have taken effect with it, so a retry comes out of order."""
+    return json.dumps({"seq": seq, "do": "raise" if seq % 51 == 7 else None}).encode()
+
+
 class Mix:
     """The pipelines, in one folder that every instance runs."""
 
     def __init__(self, cluster: KafkaCluster, server: PostgresServer, folder: Path, rate: float) -> None:
-        store, three = server.create_database(), {"replication": 3, "rate": rate}
+        store, target = server.create_database(), server.create_database()
         self.acting = {
-            way: Scene(cluster, folder / way, f"soak-{way}", values=value, way=way, options=RETRY, **three)  # type: ignore[arg-type]  # as a keyword would
+            way: Scene(
+                cluster,
+                folder / way,
+                f"soak-{way}",
+                values=never_retried if way == "batch" else value,
+                way=way,
+                options=RETRY,
+                replication=3,
+                rate=rate,
+            )
             for way in ACTING
         }
-        self.table = TableScene(cluster, folder / "table", "soak-table", server.create_database(), **three)
+        self.table = TableScene(cluster, folder / "table", "soak-table", target, replication=3, rate=rate)
         (folder / "orders").mkdir()
         (folder / "orders" / "steps.py").write_text(STEPS)
         self.orders = OrderScene(cluster, folder / "orders", store, rate=5, replication=3, steps=[KEEP])
