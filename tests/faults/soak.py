@@ -41,6 +41,8 @@ from tests.support.waiting import until
 
 ACTING = {"plain": 1, "batch": 1, "keyed": 8, "deferred": 1}
 """Ways of acting in the mix, and how many acts of a partition may be in flight when a session is lost."""
+MOVES, DEFERRED = 6, 20
+"""How often a fault moves a partition at most, and how many events of it may be deferred at those moments."""
 RETRY = {"retry": {"attempts": 3, "backoff": "50ms"}}
 STEPS = "def keep(state):\n    return {}\n"
 KEEP = {"name": "keep", "kind": "python", "config": {"callable": "./steps.py:keep", "config": {}}}
@@ -254,11 +256,11 @@ class Soak:
 
 
 def _allowed(allowed: Allowance, way: str) -> Allowance:
-    """What a fault allows in this way of acting: more acts may be in flight, and what an action object has deferred
-    comes again when its partition leaves the isolation lane."""
-    if not allowed.repeats:
-        return allowed
-    more = ACTING[way] - 1 + (way == "deferred")
+    """What a fault allows in this way of acting: more acts may be in flight; and what an action object has deferred is
+    open, and comes again, when its partition moves to another process (a drain does not wait for acknowledgements)."""
+    if way == "deferred":
+        return Allowance(allowed.repeats + DEFERRED, allowed.rewinds + MOVES)
+    more = ACTING[way] - 1 if allowed.repeats else 0
     return Allowance(allowed.repeats + more, allowed.rewinds + more)
 
 
