@@ -9,7 +9,7 @@ export PYTHONPATH :=
 # Where this is set, as in many containers, every process compiles all that it imports: starts take twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-dev setup-datahub demo kafka-cluster test test-faults soak check fmt lock lock-check types docs screenshots bench clean
+.PHONY: help setup setup-dev setup-datahub demo kafka-cluster test test-faults simulate soak check fmt lock lock-check types docs screenshots bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ test: setup-dev ## Run the test suite (fetches Kafka, PostgreSQL, a registry and
 
 test-faults: setup-dev ## Run the fault matrix on three brokers (half an hour); its table goes to bench/results
 	@$(BIN)/python -m pytest tests/faults -m faults $(ARGS)
+
+simulate: setup-dev ## Run simulated schedules of the driver (ARGS="--minutes 60 --seed 7 --out bench/results/simulation.json")
+	@$(BIN)/python -m tests.simulation $(ARGS)
 
 soak: setup-dev ## Run with faults at random for ten minutes (ARGS="--minutes 2 --seed 7"); the outcome goes to bench/results
 	@$(BIN)/python -m tests.faults.soak $(ARGS)

@@ -18,7 +18,7 @@ def warm(rig: Rig, options: Namespace) -> list[Result]:
     topics = rig.topics("warm", count, 1)
     with rig.instance(rig.pipelines("warm", topics, "timed")) as (process, seen):
         sent = rig.primed(topics, seen)
-        # Twice the usual warm-up: every pipeline has to get into the carpool first.
+        # Twice the usual warm-up: every pipeline has to get into the shared lanes first.
         lead_s = 2 * WARM_UP_S
         producing = rig.producer("pace", topics, rate=rate, seconds=lead_s + options.seconds, first=sent)
         measured = sent + int(rate * lead_s)

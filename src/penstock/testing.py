@@ -30,7 +30,8 @@ from penstock.core.errors import ConfigError, DecodeError, PenstockError
 from penstock.core.event import Event, Headers, Record, RecordLike, json_default
 from penstock.core.plugin import Action, Decoder, PipelineContext
 from penstock.datahub.events import EVENTS
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.chain import Chain
+from penstock.pipeline.items import FailedItem, Item
 
 __all__ = ["Given", "Outcome", "Run", "TestPipeline", "given", "run_pipeline"]
 

@@ -19,7 +19,7 @@ class Obedient:
         self.name = name
         self.wanted = DesiredState()
 
-    def want(self, wanted: DesiredState) -> None:
+    def set_desired(self, wanted: DesiredState) -> None:
         self.wanted = wanted
 
 

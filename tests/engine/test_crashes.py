@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -98,9 +97,9 @@ def neighbour(
         kafka.produce(name, numbered(50))
         until(lambda: kafka.offsets(flow.name).get((name, 0)) == 100, WAIT_S, lambda: f"{flow.state} {flow.reason}")
         offsets = [json.loads(line)["meta"]["kafka"]["offset"] for line in out.read_text().splitlines()]
-        # L1: at most the one window that was in flight when the process died is repeated.
+        # At most the one event that was in flight when the process died is repeated.
         assert set(offsets) == set(range(100))
-        assert max(Counter(offsets).values()) <= 2
+        assert len(offsets) <= 101
 
     yield check
     engine.stop(flow)
@@ -143,8 +142,9 @@ def test_one_deadly_event_is_one_dead_letter(  # noqa: PLR0917 - fixtures and pa
     assert stored is not None
     assert (stored.letter.value, stored.letter.key) == numbered(34)[33][:2]
     assert set(acted(log)) == set(range(60)) - {33}
-    # L1: each of the two deaths repeats the window that was not returned, and no more than that.
-    assert max(Counter(acted(log)).values()) <= 3
+    # L1: each of the two deaths repeats at most what its window had done; an event that only hangs repeats nothing.
+    deaths = 2 if how in ("exit", "segfault", "lock") else 0
+    assert len(acted(log)) <= 59 + deaths * (33 + options.get("concurrency", 1) - 1)
 
 
 @pytest.mark.parametrize("kind", ["batch", "hanging batch", "transform"])

@@ -45,6 +45,10 @@ def failed(offset: int, value: bytes | None = b'{"n": 1}', **more: Any) -> Faile
     return FailedEvent(record, failure, more.pop("event_type", "JsonEvent"))
 
 
+def topic_id(_partition: tuple[str, int]) -> str:
+    return "id-1"
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as opened:
@@ -82,7 +86,7 @@ def test_a_letter_in_a_topic_is_the_record_with_its_story_in_headers(
     kafka: KafkaBroker, topic: Callable[..., str], settling: Callable[..., DeadLetterWriter], store: Store
 ) -> None:
     name = topic()
-    settling(kafka.bootstrap, dead_letter={"topic": name}).settle([failed(7), failed(8, None)], {"orders": "id-1"})
+    settling(kafka.bootstrap, dead_letter={"topic": name}).settle([failed(7), failed(8, None)], topic_id)
     first, second = kafka.read(name, 2)
     assert (first.key(), first.value(), second.value()) == (b"\x00key", b'{"n": 1}', None)
     assert first.headers()[: len(HEADERS)] == HEADERS
@@ -111,7 +115,7 @@ def test_a_value_too_large_for_the_topic_is_left_out_and_named(
     kafka: KafkaBroker, topic: Callable[..., str], settling: Callable[..., DeadLetterWriter], store: Store
 ) -> None:
     name, large = topic(config={"max.message.bytes": "20000"}), os.urandom(50_000)
-    settling(kafka.bootstrap, dead_letter={"topic": name}).settle([failed(1, large), failed(2)], {})
+    settling(kafka.bootstrap, dead_letter={"topic": name}).settle([failed(1, large), failed(2)], topic_id)
     by_offset = {dict(r.headers())["penstock.offset"]: r for r in kafka.read(name, 2)}
     assert by_offset[b"2"].value() == b'{"n": 1}'
     told = dict(by_offset[b"1"].headers())
@@ -128,14 +132,14 @@ def test_i06_a_topic_that_is_away_holds_the_window_and_gets_each_letter_once(
     with KafkaBroker() as broker:
         name = broker.create_topic("dead", 1)
         one = settling(broker.bootstrap, dead_letter={"topic": name})
-        one.settle([failed(1)], {})
+        one.settle([failed(1)], topic_id)
         broker.stop()
         with pytest.raises(Unavailable, match="dead-letter topic dead cannot be written"):
-            one.settle([failed(2), failed(3)], {})
-        assert store.dead_letters.count() == 3
+            one.settle([failed(2), failed(3)], topic_id)
+        assert store.dead_letters.count() == 1, "a dead letter in the store is in every other place, too"
         broker.start()
-        one.settle([failed(2), failed(3)], {})
-        one.settle([failed(4)], {})
+        one.settle([failed(2), failed(3)], topic_id)
+        one.settle([failed(4)], topic_id)
         offsets = [dict(record.headers())["penstock.offset"] for record in broker.read(name, 4)]
         assert offsets == [b"1", b"2", b"3", b"4"]
         assert broker.end_offsets(name) == {0: 4}
@@ -147,16 +151,16 @@ def test_a_topic_that_does_not_take_records_is_an_outage_too(
 ) -> None:
     monkeypatch.setattr(sinks, "_TIMEOUT", 2.0)
     with pytest.raises(Unavailable, match="cannot be written"):
-        settling("127.0.0.1:1", dead_letter={"topic": "nowhere"}).settle([failed(1)], {})
+        settling("127.0.0.1:1", dead_letter={"topic": "nowhere"}).settle([failed(1)], topic_id)
 
 
 def test_a_letter_in_a_file_reads_back_as_it_was(
     settling: Callable[..., DeadLetterWriter], store: Store, tmp_path: Path
 ) -> None:
     one = settling(dead_letter={"file": "letters/dead.jsonl", "rotate": "4KB"})
-    one.settle([failed(1, b"\xff\x00"), failed(2, None)], {"orders": "id-1"})
+    one.settle([failed(1, b"\xff\x00"), failed(2, None)], topic_id)
     for offset in range(3, 9):
-        one.settle([failed(offset)], {"orders": "id-1"})
+        one.settle([failed(offset)], topic_id)
     files = sorted((tmp_path / "letters").iterdir(), key=lambda path: path.stat().st_mtime_ns)
     assert len(files) > 1
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 and file.stat().st_size <= 4_000 for file in files)
@@ -172,10 +176,29 @@ def test_i06_a_file_that_cannot_be_written_holds_the_window(
     (tmp_path / "letters").write_text("a file where a folder has to be")
     one = settling(dead_letter={"file": "letters/dead.jsonl"})
     with pytest.raises(Unavailable, match=re.escape("letters/dead.jsonl cannot be written")):
-        one.settle([failed(1)], {})
+        one.settle([failed(1)], topic_id)
     (tmp_path / "letters").unlink()
-    one.settle([failed(1)], {})
+    one.settle([failed(1)], topic_id)
     assert len((tmp_path / "letters" / "dead.jsonl").read_text().splitlines()) == 1
+
+
+def test_i06_a_store_that_is_unavailable_does_not_repeat_what_the_file_has(
+    settling: Callable[..., DeadLetterWriter], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, record = settling(dead_letter={"file": "dead.jsonl"}), store.dead_letters.record
+
+    def unavailable(*_: object) -> None:
+        raise Unavailable("the store does not answer")
+
+    monkeypatch.setattr(store.dead_letters, "record", unavailable)
+    held = [failed(1), failed(2)]
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="does not answer"):
+            one.settle(held, topic_id)
+    monkeypatch.setattr(store.dead_letters, "record", record)
+    one.settle(held, topic_id)
+    assert len((tmp_path / "dead.jsonl").read_text().splitlines()) == 2
+    assert store.dead_letters.count() == 2
 
 
 def test_datahubs_file_has_envelopes_at_its_path(settling: Callable[..., DeadLetterWriter], tmp_path: Path) -> None:
@@ -186,7 +209,7 @@ def test_datahubs_file_has_envelopes_at_its_path(settling: Callable[..., DeadLet
             failed(2, b'{\n "n": 2}', seen=b'{"n": "cut of'),
             failed(3, b"no json", stage="decode", seen=None),
         ],
-        {},
+        topic_id,
     )
     lines = (tmp_path / "logs" / "large_orders_ü" / "failed_events.log").read_text().splitlines()
     where = '"meta": {"kafka":{"topic":"orders","offset":%d,"partition":0}} }'
@@ -200,5 +223,5 @@ def test_datahubs_file_is_no_reason_to_stop(
     settling: Callable[..., DeadLetterWriter], store: Store, tmp_path: Path
 ) -> None:
     (tmp_path / "logs").write_text("")
-    settling(failed_events_dir=str(tmp_path / "logs")).settle([failed(1)], {})
+    settling(failed_events_dir=str(tmp_path / "logs")).settle([failed(1)], topic_id)
     assert store.dead_letters.count() == 1

@@ -114,7 +114,7 @@ class Instance:
         runner = self._runner(spec)
         if any(other.name == spec.name for other in self.runners):
             # Its metrics series go on, and so does a pause by the breaker.
-            self._leave(spec.name)
+            self._leave(spec.name, successor=runner)
         with self._changing:
             # The caller may have waited until the instance was stopping.
             if not self._stopping:
@@ -174,19 +174,19 @@ class Instance:
         self._leave(name)
         self.metrics.forget(name)
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, name: str, successor: PipelineRunner | None = None) -> None:
         gone = [runner for runner in self.runners if runner.name == name]
         self._end(gone, self.settings.engine.stop_timeout)
         with self._changing:
             self.runners = [runner for runner in self.runners if runner not in gone]
-        self._release_clients(gone)
+        self._release_clients(gone, kept=[successor] if successor is not None else [])
 
-    def _release_clients(self, gone: Sequence[PipelineRunner]) -> None:
+    def _release_clients(self, gone: Sequence[PipelineRunner], kept: Sequence[PipelineRunner]) -> None:
         """Close clients that no pipeline uses any more, after a password was rotated for instance. Those of a runner
         that did not end in time stay open: it may still use them."""
         ended = [runner for runner in gone if not runner.started or runner.wait_ended(0.0)]
         with self._changing:
-            used = {id(part) for r in self.runners for part in (r.context.cluster, r.context.idle_watcher)}
+            used = {id(part) for r in (*self.runners, *kept) for part in (r.context.cluster, r.context.idle_watcher)}
             done = {id(part) for r in ended for part in (r.context.cluster, r.context.idle_watcher)} - used
             clusters = [(key, cluster) for key, cluster in self._clusters.items() if id(cluster) in done]
             watchers = [(key, watcher) for key, watcher in self._idle_watchers.items() if id(watcher) in done]

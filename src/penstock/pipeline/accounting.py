@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from itertools import groupby
 
 from penstock.core.event import RecordLike
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import Account, Assignment, Partition, PartitionOutcome
-
-if TYPE_CHECKING:
-    from penstock.pipeline.chain import Item
 
 
 class PartitionAccount:
@@ -94,11 +92,34 @@ class PartitionAccount:
         return Account(self.began_at, self.taken_over, self.read, filtered=self.filtered, missing=missing)
 
 
+Runs = Sequence[tuple[Partition, int]]
+"""A batch as runs of events of one partition: the partition, and how many."""
+
+
+def partition_runs(items: Sequence[Item], topic: str | None = None) -> Runs:
+    """Consumers give long runs of one partition: what is done per run costs nothing per event. `topic`: the only one
+    that there is."""
+    records = [item.record for item in items]
+    if topic is not None:
+        found = groupby([record.partition() for record in records])
+        return [((topic, partition), len(list(group))) for partition, group in found]
+    both = groupby([(record.topic(), record.partition()) for record in records])
+    return [(partition, len(list(group))) for partition, group in both]
+
+
 def by_partition(
-    records: Sequence[RecordLike], items: Sequence[Item]
+    records: Sequence[RecordLike], items: Sequence[Item], runs: Runs
 ) -> dict[Partition, tuple[list[RecordLike], list[Item]]]:
-    """A batch over several partitions, taken apart."""
+    """A batch over several partitions, taken apart; `runs` are those of the items."""
     found: dict[Partition, tuple[list[RecordLike], list[Item]]] = {}
+    if len(records) == len(items):
+        at = 0
+        for partition, count in runs:
+            mine = found.setdefault(partition, ([], []))
+            mine[0].extend(records[at : at + count])
+            mine[1].extend(items[at : at + count])
+            at += count
+        return found
     for record in records:
         found.setdefault((record.topic(), record.partition()), ([], []))[0].append(record)
     for item in items:

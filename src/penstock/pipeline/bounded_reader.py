@@ -74,7 +74,7 @@ class LogReader:
         return batch if batch.records else None
 
     def _is_past(self, partition: Partition) -> bool:
-        # Markers of transactions and compacted records leave gaps: a range is over when the reader stands behind it.
+        # Markers of transactions and compacted records leave gaps: a range is over when the reader is behind it.
         return partition not in self._open or self._reader.position(partition) >= self._ends[partition]
 
     def at_end(self, partition: Partition) -> bool:

@@ -1,4 +1,4 @@
-"""The breaker's eye: counts failures over the latest events, where they happen."""
+"""The breaker: counts failures over the latest events, where they happen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.config.spec import BreakerSpec
 
 
 class Breaker:
-    """Lives as long as the worker holds the pipeline. Told of every failure, and at which event it was."""
+    """Lives as long as the worker holds the pipeline. Every failure is reported to it, with the number of its event."""
 
     def __init__(self, spec: BreakerSpec) -> None:
         self._spec = spec

@@ -20,12 +20,13 @@ from penstock.kafka.partition_reader import Batch, PartitionReader
 from penstock.pipeline.accounting import PartitionAccount
 from penstock.pipeline.bounded_reader import LetterReader, Readable
 from penstock.pipeline.breaker import Breaker
-from penstock.pipeline.chain import Chain, Item
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.batch import BatchExecutor
 from penstock.pipeline.executors.executor import ActionExecutor
 from penstock.pipeline.executors.keyed import KeyedAsyncExecutor, KeyedThreadExecutor
 from penstock.pipeline.executors.serial import SerialExecutor
 from penstock.pipeline.external_source import view_of
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import CLOSING, Assignment, Blueprint, Bounds, Partition, PartitionOutcome
 from penstock.pipeline.rate_limit import RateLimiter
 

@@ -22,6 +22,7 @@ from penstock.decode import decoder_for
 from penstock.filter.event_type import EventTypeFilter
 from penstock.filter.match import Match
 from penstock.filter.registry import filters
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Partition, StepCounts
 from penstock.pipeline.samples import Sampler, TapStage
 from penstock.transform.legacy_filter import LegacyFilter
@@ -31,24 +32,9 @@ _OUTAGES_AT_MOST = 3
 """Calls of one step in one batch that may end in an outage: each may have taken its whole time-out."""
 
 
-@dataclass(slots=True)
-class FailedItem:
-    """An event that a stage before the action ended; it keeps its place in the order until it is settled."""
-
-    record: RecordLike
-    stage: Stage
-    error: BaseException
-    value: Any = None
-    event: Event | None = None
-    """What the failed step was given; None where there was no event yet."""
-    step: int = 0
-    """The failed step's place in the chain."""
-
-
 _FORESEEN = (EventTypeFilter, Match, LegacyFilter)
 """Steps whose wishes a decoder may answer; a subclass of one may do anything."""
 
-Item = Event | FailedItem
 Blocked = dict[Partition, tuple[int, Unavailable]]
 """Per partition the first record that waits for an outage, and which."""
 Step = Callable[[list[Item], Blocked], list[Item]]

@@ -1,4 +1,4 @@
-"""Remembers, in a file that outlives the process, at which event of a foreign source a worker died."""
+"""Remembers, in a file that outlives the process, at which event of an external source a worker died."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core.errors import PenstockError, Terminal
 
 _CALM = b"-"
 _DEADLY = 2
-"""Deaths over one event: one may be chance, or somebody's kill."""
+"""Deaths over one event: one may be chance, or a kill from outside."""
 
 
 class KilledItsProcess(PenstockError, Terminal):

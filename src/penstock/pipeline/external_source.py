@@ -1,4 +1,4 @@
-"""A source of the user's own, as its pipeline reads from it and acknowledges to it.
+"""An external source, as its pipeline reads from it and acknowledges to it.
 
 Events are numbered as they arrive and kept until they are acknowledged: a small log, of which any event can be read
 again. Each is acknowledged once it and all before it are settled.
@@ -40,7 +40,7 @@ class SourceBroken(PluginError):
     code = "source"
 
 
-class ForeignReader:
+class ExternalReader:
     """What a unit reads from, in the place of a Kafka consumer."""
 
     def __init__(
@@ -68,7 +68,7 @@ class ForeignReader:
         self._settled: set[int] = set()
         """Those of them that may be, as soon as all before them are."""
         self._deferred: set[int] = set()
-        """Those of which the source was told that they come later."""
+        """Those that were reported to the source as not processed yet."""
         self._next = 0
         self._free = 0
         """The next number to give."""
@@ -253,7 +253,7 @@ class SourceView:
 
     def __init__(self, source: Any) -> None:
         self._source = source
-        self.reader: ForeignReader | None = None
+        self.reader: ExternalReader | None = None
 
     @property  # type: ignore[misc]  # a stand-in answers `isinstance` as what it stands for
     def __class__(self) -> type:
@@ -261,11 +261,11 @@ class SourceView:
 
     def attach(
         self, made: Blueprint, executor: ActionExecutor, scrub: Callable[[str], str], clock: Clock = SYSTEM
-    ) -> ForeignReader:
+    ) -> ExternalReader:
         """The way to read from the source, and to acknowledge through this view."""
         self._source.set_filters(early_filters(made.spec))
         partition = (made.spec.source.type, 0)
-        self.reader = ForeignReader(self._source, executor, partition, CrashMarker(made.deaths), scrub, clock=clock)
+        self.reader = ExternalReader(self._source, executor, partition, CrashMarker(made.deaths), scrub, clock=clock)
         return self.reader
 
     def ack(self, event: Any, processed: bool = True) -> None:  # noqa: FBT001 - DataHub's signature

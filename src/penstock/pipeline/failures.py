@@ -12,7 +12,7 @@ from penstock.core.clock import SYSTEM, Clock
 from penstock.core.dead_letter import Failure, Stage
 from penstock.core.errors import PenstockError
 from penstock.core.event import Event, Record, json_bytes
-from penstock.pipeline.chain import Item
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import FailedEvent
 from penstock.pipeline.retry import RetryState
 

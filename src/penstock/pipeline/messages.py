@@ -87,17 +87,19 @@ class UnitRequest:
     seconds: float
     max_records: int
     closing: bool = False
-    """True: let go of everything this lane holds of the pipeline."""
+    """True: close everything this lane holds of the pipeline."""
     last: bool = False
     """True: read nothing and close the action, while what it acknowledges in doing so can still be committed."""
     bounds: Bounds | None = None
     """Of a replay; None: read on as events arrive."""
     careful: bool = False
     """True: one event at a time, each named in the in-flight log before anything is done with it."""
+    stop_at: int | None = None
+    """Of an isolated unit, which has one partition: read nothing from this offset on, where the next suspect is."""
     rate: float | None = None
     """Events per second that may begin."""
     tap: TapWish | None = None
-    """Somebody looks at what passes; None: nobody does."""
+    """Samples of what passes that an open tap wants; None: no tap is open."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from penstock.config.spec import RetrySpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import Terminal
-from penstock.pipeline.chain import Item
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import Partition, Retry
 
 Coordinates = tuple[str, int, int]

@@ -1,18 +1,16 @@
-"""Samples of the events that pass a stage, for whoever looks at a pipeline; nothing of it exists while nobody does."""
+"""Samples of the events that pass a stage, taken only while a tap is open."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Body, Event, RecordLike, json_bytes
-
-if TYPE_CHECKING:
-    from penstock.pipeline.chain import Item  # which takes samples itself
+from penstock.pipeline.items import Item
 
 TapStage = Literal["decode", "filter", "transform", "act"]
 Became = Literal["passed", "dropped", "failed", "acted", "waiting"]
@@ -167,7 +165,7 @@ class Sampler:
             written, made.as_read = _written(event)
             # I8: a transform may put a secret of the spec into an event.
             written = self._scrub(written)
-        except Exception as error:  # noqa: BLE001 - a value of the user's own: whoever looks at it must not end its unit
+        except Exception as error:  # noqa: BLE001 - a value of the user's own: showing it must not end its unit
             made.why = f"it cannot be shown: {self._said(error)}"
             return
         made.is_cut = len(written) > _SHOWN

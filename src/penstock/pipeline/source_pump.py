@@ -53,7 +53,7 @@ class SourcePump(threading.Thread):
             given = self._given.get(timeout=max(0.0, timeout))
         except queue.Empty:
             return None
-        # Once over it stays over: nobody would answer another order.
+        # Once over it stays over: another order would never be answered.
         self._wanted = isinstance(given, Over)
         return given
 
@@ -69,6 +69,6 @@ class SourcePump(threading.Thread):
 
 
 def _run_out(events: Iterator[Any]) -> None:
-    """Told to stop, a source does what it has behind its loop; an event that it still gives comes again next time."""
+    """A source that stops runs what it has behind its loop; an event that it still gives comes again next time."""
     if next(events, None) is not None and callable(close := getattr(events, "close", None)):
         close()

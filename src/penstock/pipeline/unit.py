@@ -14,13 +14,15 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal, Transient
 from penstock.core.event import RecordLike
 from penstock.kafka.partition_reader import Batch
-from penstock.pipeline.accounting import by_partition
+from penstock.pipeline.accounting import Runs, by_partition, partition_runs
 from penstock.pipeline.bounded_reader import bounded
 from penstock.pipeline.built_pipeline import BuiltPipeline
-from penstock.pipeline.chain import Blocked, FailedItem, Item, Prepared
+from penstock.pipeline.chain import Blocked, Prepared
+from penstock.pipeline.crash_note import note_event_begun
 from penstock.pipeline.executors.executor import ActionExecutor, partition_of
 from penstock.pipeline.failures import error_text
 from penstock.pipeline.in_flight_log import InFlightSlots
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import (
     Account,
     Assignment,
@@ -91,7 +93,9 @@ class UnitRun(threading.Thread):
         """Prepared items that may not begin in this unit."""
         self._blocked: Blocked = {}
         self._preparing: tuple[list[RecordLike], float] | None = None
-        self._feeding: Prepared | None = None
+        topics = {a.topic for a in request.assignments}
+        self._topic = topics.pop() if len(topics) == 1 else None
+        self._feeding: tuple[Prepared, Runs] | None = None
         """The batch that is being fed, which no account has yet."""
         self._stopping = False
         self._abandoned = False
@@ -180,6 +184,7 @@ class UnitRun(threading.Thread):
         executor.end_deferrals(set(pipeline.accounts))
         try:
             self._resume_leftovers(pipeline, leftovers)
+            executor.wake()
             self._read_and_act(pipeline, result, max(1, request.max_records - len(leftovers)))
         finally:
             unfinished = executor.finish()
@@ -204,6 +209,8 @@ class UnitRun(threading.Thread):
                 return
             if request.careful and not executor.busy and all(map(reader.at_end, owned)):
                 return
+            if request.stop_at is not None and all(reader.position(tp) >= request.stop_at for tp in owned):
+                return
             limit = 1 if request.careful else min(_BATCH, share, room - counts.read)
             batch = self._read(pipeline, limit, due)
             if batch is not None:
@@ -211,10 +218,12 @@ class UnitRun(threading.Thread):
 
     def _resume_leftovers(self, pipeline: BuiltPipeline, items: list[Item]) -> None:
         """What the last unit left comes first, within the same limits as what is read."""
+        if items:
+            note_event_begun()
         most = self.request.max_records
         step = 1 if self.request.careful else max(1, min(most, len(items)))
         for at in range(0, min(most, len(items)), step):
-            self._feed(pipeline, items[at : at + step], None)
+            self._feed(pipeline, items[at : at + step])
             if self.request.careful:
                 pipeline.executor.wait_idle()
             if self._unfed:
@@ -282,9 +291,10 @@ class UnitRun(threading.Thread):
         counts.read += len(prepared.records)
         counts.filtered += len(prepared.records) - len(prepared.items)
         chain.count_dropped(prepared)
-        only = next(iter(ends)) if len(ends) == 1 else None
-        self._feeding = prepared
-        self._feed(pipeline, prepared.items, only)
+        items = prepared.items
+        runs = [(next(iter(ends)), len(items))] if len(ends) == 1 else partition_runs(items, self._topic)
+        self._feeding = (prepared, runs)
+        self._feed(pipeline, items, runs)
         if not self._unfed:
             executor.mark_consumed(ends)
         if self.request.careful:
@@ -293,7 +303,7 @@ class UnitRun(threading.Thread):
         with self._claim:
             self._check_abandoned()
             self._feeding = None
-            self._account(pipeline, prepared, only, finished=finished)
+            self._account(pipeline, prepared, runs, finished=finished)
 
     def _prepare(self, pipeline: BuiltPipeline, batch: Batch) -> Prepared:
         records = batch.records
@@ -301,6 +311,7 @@ class UnitRun(threading.Thread):
         firsts = {(r.topic(), r.partition()): r.offset() for r in reversed(records)} if self.request.careful else {}
         ranges = {tp: (firsts.get(tp, start), batch.ends[tp]) for tp, start in batch.starts.items()}
         self.slots.begin_ranges(ranges)
+        note_event_begun()
         self._preparing = (records, self._clock.monotonic())
         prepared = pipeline.chain.prepare_batch(records)
         with self._claim:
@@ -324,26 +335,27 @@ class UnitRun(threading.Thread):
             pipeline.accounts[partition].blocked_at = offset
         return {tp: min(end, blocked[tp][0]) if tp in blocked else end for tp, end in ends.items()}
 
-    def _account(self, pipeline: BuiltPipeline, prepared: Prepared, only: Partition | None, *, finished: bool) -> None:
+    def _account(self, pipeline: BuiltPipeline, prepared: Prepared, runs: Runs, *, finished: bool) -> None:
         """L2: count what was read and dropped, or remember it while something of it is unfinished."""
         accounts = pipeline.accounts
-        if only is not None:
-            accounts[only].take(prepared.records, prepared.items, finished=finished)
+        if len(accounts) == 1:
+            [account] = accounts.values()
+            account.take(prepared.records, prepared.items, finished=finished)
         else:
-            for partition, (mine, kept) in by_partition(prepared.records, prepared.items).items():
+            for partition, (mine, kept) in by_partition(prepared.records, prepared.items, runs).items():
                 accounts[partition].take(mine, kept, finished=finished)
         if finished:
             for account in accounts.values():
                 account.settle()
 
-    def _feed(self, pipeline: BuiltPipeline, items: list[Item], partition: Partition | None) -> None:
+    def _feed(self, pipeline: BuiltPipeline, items: list[Item], runs: Runs | None = None) -> None:
         """At the pace of the rate limit; what may not begin in this unit is kept."""
         executor, chain = pipeline.executor, pipeline.chain
         if chain.tap is not None:
             chain.observe(chain.tap.handed, items)
         if pipeline.rate_limiter.rate is None:
             if items:
-                executor.feed(items, partition)
+                executor.feed(items, runs)
             return
         at = 0
         while at < len(items) and not (executor.result.full or self._stopping):
@@ -352,7 +364,7 @@ class UnitRun(threading.Thread):
             self._idle += self._clock.monotonic() - began
             if allowed == 0:
                 break
-            executor.feed(items[at : at + allowed], partition)
+            executor.feed(items[at : at + allowed])
             at += allowed
         self._unfed = items[at:]
 
@@ -368,7 +380,7 @@ class UnitRun(threading.Thread):
         """Fill in the outcome: first what positions depend on, then what is only shown."""
         executor, outcome = pipeline.executor, self.outcome
         if self._feeding is not None:
-            self._account(pipeline, self._feeding, None, finished=not executor.tail_only)
+            self._account(pipeline, *self._feeding, finished=not executor.tail_only)
         deferred = executor.take_acknowledged(set(pipeline.accounts))
         result = executor.result
         outcome.failures, outcome.halt = list(result.failures), result.halt

@@ -13,8 +13,8 @@ from penstock.core.errors import PenstockError, Terminal, Transient, Unavailable
 from penstock.core.event import Event
 from penstock.core.latency import Latencies
 from penstock.pipeline.breaker import Breaker
-from penstock.pipeline.chain import Item
 from penstock.pipeline.failures import error_text, failed_event
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import FailedEvent, Halt, Partition
 from penstock.pipeline.retry import RetryState, asked_wait
 
@@ -124,7 +124,9 @@ class UnitResult:
             self.failures.append(failed)
             self._bytes += len(record.value() or b"")
             if self._throw:
-                self.halt = self.halt or Halt("throw", failed.failure.error_code, failed.failure.error)
+                if self.halt is None or self.halt.kind == "outage":
+                    # An outage passes by itself; an event at which the pipeline stops does not.
+                    self.halt = Halt("throw", failed.failure.error_code, failed.failure.error)
             else:
                 self.failed_by[partition] = self.failed_by.get(partition, 0) + 1
             counts = self._breaker is not None and record.offset() >= self._again_below.get(partition, 0)
@@ -138,7 +140,7 @@ class UnitResult:
     # -- the unit's end --------------------------------------------------------------------
 
     def outage(self, error: Unavailable) -> None:
-        """The action's target is away: the unit ends, no event is to blame."""
+        """The action's target does not answer: the unit ends, no event is to blame."""
         with self.lock:
             text = error_text(error, self._scrub)
             self.halt = self.halt or Halt("outage", str(error.code), text, asked_wait(error))
@@ -155,7 +157,7 @@ class UnitResult:
             self._breaker.end(self.acted + len(self.failures))
 
     def sample(self, *items: Item) -> None:
-        """Note the times from these records' timestamps to now. They stand for all that was acted on since the last
+        """Note the times from these records' timestamps to now. Each counts for all that was acted on since the last
         sample, so that the figures count every event although few clocks are read."""
         now = self._clock.time() * 1000
         # L3: a record of the user's own making may raise here, and a figure less is all that it costs.

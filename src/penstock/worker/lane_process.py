@@ -238,14 +238,14 @@ class LaneProcess:
             self._pipelines[key].confirm(unit.assignments)
             self._drop(key)
         for hung in [held for held in self._hung if held.spec.name == unit.pipeline]:
-            # Its action does not return, but its source can still be told what is settled.
+            # Its action does not return, but what is settled can still be acknowledged to its source.
             hung.confirm(unit.assignments)
             self._hung.remove(hung)
             self._run_aside(hung.close_source, hung.closes_within)
         return UnitOutcome(unit.unit, unit.pipeline, unit.revision, "closed")
 
     def _retire(self) -> None:
-        """This process will be ended: let go of everything in good order."""
+        """This process will be ended: close everything in good order."""
         for key in list(self._pipelines):
             self._drop(key)
 

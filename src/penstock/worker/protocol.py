@@ -10,7 +10,7 @@ from penstock.core.latency import Times
 from penstock.pipeline.messages import UnitOutcome, UnitRequest
 
 RESTING_AT_MOST = 16
-"""Pipelines without events that a process holds for long; above that it lets go of those that rested longest."""
+"""Pipelines without events that a process holds for long; above that it closes those that rested longest."""
 
 REPEATED = "Spark repeated a window"
 """How the refusal to run one a second time begins, by which the driver knows it."""
@@ -23,7 +23,7 @@ _LARGE = 32_000
 
 @dataclass(slots=True, frozen=True)
 class RunsRequest:
-    """What a lane that executes runs of workflows is told; it claims them itself."""
+    """The request to a lane that executes runs of workflows; it claims them itself."""
 
     url: str
     """Address of the store."""

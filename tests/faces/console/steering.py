@@ -84,7 +84,7 @@ class Instance:
             Flow(name, PipelineSpec.model_validate(document | {"name": name}))
             for name in ("large-orders", "kept-orders")
         ]
-        with self.spark.book.job("carpool-0", ["large-orders", "kept-orders"]):
+        with self.spark.book.job("shared-0", ["large-orders", "kept-orders"]):
             pass
         self.over = threading.Event()
         self._feeding = threading.Thread(target=self._feed, daemon=True)

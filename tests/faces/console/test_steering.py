@@ -117,7 +117,7 @@ def test_notices_tell_who_was_told_and_what_waits(page: Page) -> None:
 def test_spark_of_this_instance_is_shown(page: Page) -> None:
     page.goto("/instances")
     lane = page.get_by_label("Lanes").locator("tbody tr")
-    expect(lane).to_contain_text("carpool-0")
+    expect(lane).to_contain_text("shared-0")
     expect(lane).to_contain_text("large-orders, kept-orders")
     expect(page.locator(".figure").filter(has_text="slots")).to_contain_text("2")
 

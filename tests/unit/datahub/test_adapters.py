@@ -18,7 +18,8 @@ from penstock.datahub import events
 from penstock.datahub.context import PipelineContext as DataHubContext
 from penstock.datahub.envelope import EventEnvelope
 from penstock.datahub.graph import AcrylDataHubGraph
-from penstock.pipeline.chain import Chain, FailedItem
+from penstock.pipeline.chain import Chain
+from penstock.pipeline.items import FailedItem
 from penstock.testing import TestPipeline
 
 PLUGINS = Path(__file__).parents[2] / "compat" / "datahub" / "plugins.py"

@@ -13,8 +13,9 @@ from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.event import Record
 from penstock.core.plugin import PipelineContext
-from penstock.pipeline.chain import Chain, Item
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.transactional import TransactionalExecutor
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import Assignment, FailedEvent, PartitionOutcome
 from penstock.pipeline.unit_result import UnitResult
 
@@ -92,9 +93,13 @@ class Worker:
         executor.begin(self.tally, Deadline.after(60.0, self.clock))
         return list(self.starts.values())
 
+    def counts(self, key: tuple[str, int] = KEY) -> tuple[int, int]:
+        """L2: events of this unit that were written, and that failed."""
+        return self.tally.acted_by.get(key, 0), self.tally.failed_by.get(key, 0)
+
     def feed(self, records: Iterable[Record]) -> None:
         given = list(records)
-        self.executor.feed(self.chain.prepare(given))
+        self.executor.feed(self.chain.prepare_batch(given).items)
         self.executor.mark_consumed({(r.topic(), r.partition()): r.offset() + 1 for r in given})
 
     def finish(self, key: tuple[str, int] = KEY) -> tuple[Outcome, list[Item]]:
@@ -108,7 +113,7 @@ class Worker:
         assert cursor is not None
         halt = self.tally.halt.code if self.tally.halt else None
         failures = [f for f in self.tally.failures if (f.record.topic(), f.record.partition()) == key]
-        return Outcome(began_at, cursor, self.executor.counts(key)[0], failures, halt), rest
+        return Outcome(began_at, cursor, self.counts(key)[0], failures, halt), rest
 
     def run(self, a: Assignment, records: Iterable[Record]) -> Outcome:
         """A whole unit; records are those of the log, of which it reads what it wants."""

@@ -177,7 +177,7 @@ def _run(log: list[list[tuple[int, str]]], plan: Plan) -> None:
     failed: set[tuple[int, int]] = set()
     compacted: set[tuple[int, int]] = set()
     for step in [*plan.chaos, *["go on"] * 60]:
-        _unit(rig, script, plan, step, failed, compacted)
+        failed |= _unit(rig, script, plan, step, compacted)
         if all(a.next_offset == WORLD.ends[a.key] and not a.pending for a in rig.assignments):
             break
     else:
@@ -185,13 +185,12 @@ def _run(log: list[list[tuple[int, str]]], plan: Plan) -> None:
     _judge(script, plan, failed, compacted)
 
 
-def _unit(
-    rig: Rig, script: Script, plan: Plan, step: str, failed: set[tuple[int, int]], compacted: set[tuple[int, int]]
-) -> None:
+def _unit(rig: Rig, script: Script, plan: Plan, step: str, compacted: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """One unit as the step says; the places of its failures."""
     if step == "elsewhere":
         rig.begin_elsewhere()
     if step == "compact":
-        _compact(rig, script, compacted)
+        _compact(rig, compacted)
     if step in ("go on", "acknowledge"):
         for event in script.deferred:
             rig.action.source.ack(event)
@@ -204,16 +203,16 @@ def _unit(
         # L1: what was not returned is repeated; the process is gone with all that it knew.
         rig.assignments = before
         rig.begin_elsewhere()
-        return
+        return set()
     if outcome.halt is not None and outcome.halt.kind == "throw":
         # The pipeline stops; it is resumed when what is wrong was mended.
         script.healed = True
         rig.begin_elsewhere()
-        return
-    failed |= {(f.record.partition(), f.record.offset()) for f in outcome.failures}
+        return set()
+    return {(f.record.partition(), f.record.offset()) for f in outcome.failures}
 
 
-def _compact(rig: Rig, script: Script, compacted: set[tuple[int, int]]) -> None:
+def _compact(rig: Rig, compacted: set[tuple[int, int]]) -> None:
     """Records that are pending go away."""
     for a in rig.assignments:
         gone = set(a.pending[::2])
@@ -235,7 +234,8 @@ def _judge(script: Script, plan: Plan, failed: set[tuple[int, int]], compacted: 
             assert place in took_effect, (place, kind)
         else:
             assert place not in took_effect | failed, (place, kind)
-    if plan.action != "WorldBatchAction" and plan.ordering != "none":
+    # Where a failure was lost with its process the event is tried again, behind effects of later ones.
+    if plan.action != "WorldBatchAction" and plan.ordering != "none" and "dies" not in plan.chaos:
         _judge_order(script, plan)
 
 

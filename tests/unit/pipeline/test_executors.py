@@ -15,11 +15,12 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event, Record
 from penstock.pipeline.breaker import Breaker
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.batch import BatchExecutor
 from penstock.pipeline.executors.executor import ActionExecutor
 from penstock.pipeline.executors.keyed import KeyedAsyncExecutor, KeyedThreadExecutor
 from penstock.pipeline.executors.serial import SerialExecutor
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.unit_result import UnitResult
 
 SPEC = {"source": {"config": {"topics": ["t"]}}, "action": {"type": "hello_world"}}

@@ -15,6 +15,7 @@ import pytest
 from penstock.config.spec import PipelineSpec
 from penstock.datahub import imports
 from penstock.kafka.client import KafkaClientConfig
+from penstock.pipeline.accounting import check_account
 from penstock.pipeline.messages import Assignment, Blueprint, Bounds, UnitOutcome, UnitRequest
 from penstock.worker.lane_process import LaneProcess
 from penstock.worker.protocol import WindowRequest
@@ -127,7 +128,7 @@ def module() -> Iterator[None]:
 
 
 class Driver:
-    """Sends windows to a worker, and settles what comes back, unless told not to."""
+    """Sends windows to a worker, checks what comes back, and settles it where `settle`."""
 
     def __init__(self, script: list[str], tmp_path: Path, **options: Any) -> None:
         spec = PipelineSpec.model_validate(
@@ -148,6 +149,8 @@ class Driver:
         self.units += 1
         unit = UnitRequest(self.units, "p", 1, self.blueprint, [self.at], seconds, 1_000)
         (outcome,) = self.lane.run(WindowRequest("l", seconds, [unit], detach=True)).units
+        for part in outcome.partitions:
+            assert check_account(self.at, part, [failed.record.offset() for failed in outcome.failures]) is None
         if settle and outcome.partitions:
             (part,) = outcome.partitions
             self.at = Assignment(part.topic, part.partition, 1, part.next_offset, part.pending, part.retries)

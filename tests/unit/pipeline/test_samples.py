@@ -12,7 +12,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.clock import Clock
 from penstock.core.event import Event, Record
 from penstock.engine.pipelines.blueprint import blueprint_of
-from penstock.pipeline.chain import FailedItem, Item
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Assignment, Bounds, UnitOutcome, UnitRequest
 from penstock.pipeline.samples import Allowance, Sample, Sampler, TapStage, TapWish
 from penstock.worker.lane_process import LaneProcess

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.core.clock import Clock
 from penstock.core.event import Record
 from penstock.engine.pipelines.blueprint import blueprint_of
+from penstock.kafka.partition_reader import Batch
 from penstock.pipeline import built_pipeline
 from penstock.pipeline.messages import Assignment, UnitOutcome, UnitRequest
 from penstock.worker.lane_process import LaneProcess
@@ -16,14 +18,29 @@ from penstock.worker.protocol import WindowRequest
 from tests.unit.pipeline.table_unit import filtered, record, refused, table_spec
 from tests.unit.pipeline.test_unit import Log
 
-SECONDS = 0.2
+SECONDS = 1.0
+
+
+class TimedLog(Log):
+    """Simulated time: it passes while a unit waits for records, and only then."""
+
+    now = 100.0
+
+    def read(self, limit: int, timeout: float) -> Batch | None:
+        batch = super().read(limit, 0.0)
+        if batch is None:
+            TimedLog.now += timeout
+        return batch
+
+
+CLOCK = Clock(monotonic=lambda: TimedLog.now)
 
 
 class Scene:
     """A topic, a table and lanes."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(built_pipeline, "PartitionReader", Log)
+        monkeypatch.setattr(built_pipeline, "PartitionReader", TimedLog)
         self._monkeypatch = monkeypatch
         self._blueprint = pickle.dumps(blueprint_of(table_spec(f"sqlite:///{folder}/t.db")))
         self._units = 0
@@ -44,16 +61,16 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def test_a_partition_whose_cursor_is_below_the_logs_start_moves_on(scene: Scene) -> None:
-    lane = LaneProcess()
+    lane = LaneProcess(CLOCK)
     scene.log(*map(record, range(3)))
     scene.run(lane, Assignment("t", 0, 1, 0, topic_id="ID"))
     scene.log(*map(record, range(9)))
-    (part,) = scene.run(LaneProcess(), Assignment("t", 0, 2, 5, topic_id="ID", log_start=5)).partitions
+    (part,) = scene.run(LaneProcess(CLOCK), Assignment("t", 0, 2, 5, topic_id="ID", log_start=5)).partitions
     assert (part.next_offset, part.cursor_gap) == (9, (3, 5))
 
 
 def test_a_dedicated_pipeline_that_moves_lanes_and_back_does_not_fence_itself(scene: Scene) -> None:
-    one, two = LaneProcess(), LaneProcess()
+    one, two = LaneProcess(CLOCK), LaneProcess(CLOCK)
     for lane, end in ((one, 3), (two, 6), (one, 9)):
         scene.log(*map(record, range(end)))
         outcome = scene.run(lane, Assignment("t", 0, 7, end - 3, topic_id="ID"))
@@ -62,7 +79,7 @@ def test_a_dedicated_pipeline_that_moves_lanes_and_back_does_not_fence_itself(sc
 
 
 def test_a_failure_is_reported_by_one_outcome_of_those_that_the_driver_accepts(scene: Scene) -> None:
-    lane = LaneProcess()
+    lane = LaneProcess(CLOCK)
     log = [record(0), refused(1), filtered(2)]
     scene.log(*log)
     first = scene.run(lane, Assignment("t", 0, 1, 0, topic_id="ID"))

@@ -185,7 +185,7 @@ def test_events_that_are_not_written_are_not_counted_and_the_position_is_the_cur
     worker.begin(A)
     worker.feed([filtered(0), filtered(1), record(2), filtered(3)])
     outcome, _ = worker.finish()
-    assert (outcome.began_at, outcome.next_offset, worker.executor.counts(("t", 0))) == (0, 4, (1, 0))
+    assert (outcome.began_at, outcome.next_offset, worker.counts(("t", 0))) == (0, 4, (1, 0))
 
 
 def test_a_cut_chunk_counts_what_is_below_the_new_cursor(make: Make) -> None:
@@ -193,7 +193,7 @@ def test_a_cut_chunk_counts_what_is_below_the_new_cursor(make: Make) -> None:
     worker.begin(A)
     worker.feed([record(0), filtered(1), record(2), refused(3), record(4)])
     outcome, rest = worker.finish()
-    assert (outcome.next_offset, worker.executor.counts(("t", 0))) == (3, (2, 0))
+    assert (outcome.next_offset, worker.counts(("t", 0))) == (3, (2, 0))
     assert (outcome.halt, outcome.failed) == ("column", [3])
     assert [item.record.offset() for item in rest] == [3, 4]
     assert worker.rows == [0, 2]

@@ -256,7 +256,7 @@ class Transactional(RuleBasedStateMachine):
 
     def _note_writes(self, owner: Owner) -> None:
         assert owner.topic is not None
-        if owner.topic is self.topic and owner.worker.executor.counts(KEY) != (0, 0):
+        if owner.topic is self.topic and owner.worker.counts(KEY) != (0, 0):
             owner.wrote.add(owner.topic.id)
 
     @rule(
@@ -285,7 +285,7 @@ class Transactional(RuleBasedStateMachine):
     def _adds_up(self, owner: Owner, began_at: int, cursor: int) -> None:
         """L2: everything up to the new cursor is counted, once, by the unit that moved it there."""
         assert owner.topic is not None
-        acted, failed = owner.worker.executor.counts(KEY)
+        acted, failed = owner.worker.counts(KEY)
         assert acted == len(owner.topic.of_kind(began_at, cursor, GOOD))
         assert failed == len(owner.topic.of_kind(began_at, cursor, REFUSED, UNREADABLE))
 

@@ -30,7 +30,7 @@ class Dying:
 
 
 def instance_on(spark: Dying) -> Any:
-    return SimpleNamespace(spark=spark, flows=[])
+    return SimpleNamespace(spark=spark, runners=[])
 
 
 class Failing:

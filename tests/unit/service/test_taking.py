@@ -22,9 +22,14 @@ TEXT = "name: {name}\nsource: {{config: {{topics: [a]}}}}\naction: {{type: hello
 
 
 @dataclass
+class FakeStatus:
+    stale: str | None = None
+
+
+@dataclass
 class FakeFlow:
     spec: PipelineSpec
-    stale: str | None = None
+    status: FakeStatus = field(default_factory=FakeStatus)
 
     @property
     def name(self) -> str:
@@ -36,7 +41,7 @@ class FakeInstance:
     """Refuses what it is told to."""
 
     id: str = "here"
-    flows: list[FakeFlow] = field(default_factory=list)
+    runners: list[FakeFlow] = field(default_factory=list)
     invalid: list[StateRow] = field(default_factory=list)
     refuses: set[str] = field(default_factory=set)
     metrics: Metrics = field(default_factory=Metrics)
@@ -96,10 +101,10 @@ def test_a_running_pipeline_says_that_its_file_is_bad(taker: Taking, instance: F
     taker.take(loaded.specs[0], loaded)
     again = read(tmp_path, good="name: good\nsauce: {}\n")
     taker.tell(again, {"good": "; ".join(map(str, again.problems))})
-    assert "sauce" in str(instance.runners[0].stale)
+    assert "sauce" in str(instance.runners[0].status.stale)
     assert instance.shown == {}
     taker.tell(read(tmp_path, good=TEXT.format(name="good")), {})
-    assert instance.runners[0].stale is None
+    assert instance.runners[0].status.stale is None
 
 
 def test_what_others_show_stays(taker: Taking, instance: FakeInstance, tmp_path: Path) -> None:
@@ -119,12 +124,12 @@ def test_one_that_cannot_be_made_leaves_the_old_one(taker: Taking, instance: Fak
     for spec in again.specs:
         taker.take(spec, again)
     assert [flow.name for flow in instance.runners] == ["good"]
-    assert "the key is not there" in str(instance.runners[0].stale)
+    assert "the key is not there" in str(instance.runners[0].status.stale)
     assert list(instance.shown) == ["new"]
     assert instance.problems == 2
     # A later look, at which nothing is wrong with the files, does not make it forgotten.
     taker.tell(read(tmp_path), {})
-    assert "the key is not there" in str(instance.runners[0].stale)
+    assert "the key is not there" in str(instance.runners[0].status.stale)
     instance.refuses = set()
     for spec in again.specs:
         taker.take(spec, Loaded())

@@ -18,8 +18,8 @@ from penstock.core.event import Record
 from penstock.engine.pipelines.partitions import PartitionState
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.partition_reader import PartitionReader
-from penstock.pipeline.chain import FailedItem
 from penstock.pipeline.failures import failed_event
+from penstock.pipeline.items import FailedItem
 from penstock.pipeline.messages import FailedEvent, Partition
 
 _READ_WITHIN = 10.0

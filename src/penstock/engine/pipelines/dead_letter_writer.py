@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import DeadLetter
@@ -21,7 +21,7 @@ class DeadLetterWriter:
         self._spec = blueprint.spec
         self._store = store
         self._sinks = sinks_of(blueprint.spec, blueprint.client, blueprint.folder)
-        self._confirmed: list[set[int]] = [set() for _ in self._sinks]
+        self._confirmed: list[set[Hashable]] = [set() for _ in self._sinks]
         """Failures that each sink has confirmed while the rest of the settling had to wait."""
 
     def settle(self, failures: Sequence[FailedEvent], topic_id: TopicId, by: str | None = None) -> None:
@@ -32,15 +32,16 @@ class DeadLetterWriter:
         letters = dead_letters(self._spec, failures, topic_id)
         pairs = list(zip(failures, letters, strict=True))
         for sink, confirmed in zip(self._sinks, self._confirmed, strict=True):
-            # The held outcome keeps its failures alive, so their identities are unique until they are settled.
-            if waiting := [pair for pair in pairs if id(pair[0]) not in confirmed]:
+            if waiting := [pair for pair in pairs if _once(pair[1]) not in confirmed]:
                 sink.write(waiting)
-                confirmed.update(id(failure) for failure, _ in waiting)
+                confirmed.update(_once(letter) for _, letter in waiting)
         self._store.dead_letters.record(letters, by)
         for confirmed in self._confirmed:
-            confirmed.difference_update(map(id, failures))
+            # L7: nothing waits any more; failures of partitions that were lost meanwhile go as well.
+            confirmed.clear()
 
     def close(self) -> None:
+        """End the sinks' clients and files."""
         for sink in self._sinks:
             sink.close()
 
@@ -66,3 +67,8 @@ def dead_letters(spec: PipelineSpec, failures: Iterable[FailedEvent], topic_id: 
         )
         for failed in failures
     ]
+
+
+def _once(letter: DeadLetter) -> Hashable:
+    """The same for two attempts at settling one failure, and for nothing else."""
+    return letter.topic, letter.topic_id, letter.partition, letter.offset, letter.failure.last_failed_at

@@ -218,6 +218,8 @@ class LogMembership(Membership):
 
     def assigned(self, partitions: list[Partition]) -> None:
         self._unlocated.update(partitions)
+        # What could not be located before does not hold up the new ones.
+        self._retry.succeed()
         log.info("partitions assigned", pipeline=self.spec.name, partitions=_names(partitions))
 
     def resolve(self) -> bool:

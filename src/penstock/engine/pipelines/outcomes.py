@@ -17,7 +17,7 @@ from penstock.core.failpoints import reach
 from penstock.engine.pipelines.context import EngineContext
 from penstock.engine.pipelines.crashed_events import CrashedEvents
 from penstock.engine.pipelines.dead_letter_writer import DeadLetterWriter
-from penstock.engine.pipelines.group import Membership
+from penstock.engine.pipelines.group import Membership, new_epoch
 from penstock.engine.pipelines.partitions import PartitionState, PartitionTable, Poison
 from penstock.engine.pipelines.planner import InFlightUnit, UnitTable
 from penstock.engine.pipelines.stats import OutcomeObserver
@@ -163,6 +163,11 @@ class OutcomeHandler:
         log.error("an outcome does not add up; its range is repeated", pipeline=self._spec.name, problem=problem)
         self._held.pop(outcome.unit, None)
         self._units.close(unit.unit)
+        with self._partitions.lock:
+            for tp, given in unit.assignments.items():
+                if (state := self._partitions.current(tp, given.epoch, given.topic_id)) is not None:
+                    # What a worker keeps for the next unit of this epoch must not look as if it had been accepted.
+                    state.epoch = new_epoch()
         self.rejections.fail()
         self._status.report("waiting", f"an outcome was rejected: {problem}")
         self._react.renew()
@@ -308,6 +313,10 @@ class OutcomeHandler:
         try:
             cursor = self._crashed.cursor(state)
             failed = self._poison_failure(state, poison, cursor)
+            if self._context.cluster.topic_ids([state.topic]).get(state.topic) != state.topic_id:
+                # L4: asked after the read: what was read under this name may be a record of another topic.
+                state.poison, state.relocate = None, True
+                return
             if failed is not None and failed.record.offset() < poison.offset:
                 # I5: events before it are not in the target yet. They come first, one at a time.
                 state.reach_poison_first(poison.offset)
@@ -329,7 +338,10 @@ class OutcomeHandler:
         if cursor is not None and cursor > poison.offset:
             return None
         first = poison.offset if cursor is None else cursor
-        return self._crashed.failure(state, first, stage=poison.stage, reason=poison.reason)
+        failed = self._crashed.failure(state, first, stage=poison.stage, reason=poison.reason)
+        if failed is not None and poison.exact and failed.record.offset() > poison.offset:
+            return None  # I6: compacted away; the event behind it has done nothing
+        return failed
 
     def _finish_poison(
         self, state: PartitionState, poison: Poison, failed: FailedEvent | None, cursor: int | None, *, throws: bool
@@ -338,10 +350,10 @@ class OutcomeHandler:
         log.error("an event killed its process", pipeline=self._spec.name, **where, stage=poison.stage)
         offset = failed.record.offset() if failed is not None else poison.offset
         with self._partitions.lock:
-            if throws:
+            if throws or cursor is not None:
+                # L1: behind a cursor nothing moves here. The next unit reads the cursor, and reports with it what the
+                # dead worker had noted as failed in the target before it died.
                 state.poison = None
-            elif cursor is not None:
-                state.follow_cursor(max(cursor, offset + 1))
             else:
                 state.finish_poison(offset)
             part = PartitionOutcome(*state.key, state.epoch, state.next_offset, state.pending)

@@ -67,6 +67,11 @@ class Isolation:
     size: int | None = None
     """At most this many events in a unit, where no in-flight log names the suspects; halved with each death."""
 
+    def next_suspects(self, position: int) -> range | None:
+        """The first suspects at or behind a position; None: there are none, or no log has named them."""
+        ahead = [each for each in self.suspects if each.stop > position]
+        return min(ahead, key=lambda each: (each.start, -each.stop), default=None)
+
     def names(self, offset: int) -> bool:
         return any(offset in suspects for suspects in self.suspects)
 
@@ -82,6 +87,8 @@ class Poison:
     offset: int
     stage: Stage
     reason: str
+    exact: bool = True
+    """False: no log has named it; it is the first event at or behind the offset."""
 
 
 @dataclass(slots=True)
@@ -180,17 +187,22 @@ class PartitionState:
 
     # -- deaths ----------------------------------------------------------------------------
 
-    @property
-    def isolated_size(self) -> int:
-        """Events that an isolated unit may take."""
+    def isolated_limits(self) -> tuple[int, int | None]:
+        """Events that an isolated unit may take, and the offset at which it stops.
+
+        What lies before the next suspect is finished and committed first, so that a further death repeats little; then
+        the suspect is run, by itself where the log named it alone.
+        """
         isolation = self.isolation
         if isolation is None:
-            return _ISOLATED_AT_MOST
-        if isolation.size is not None:
-            return isolation.size
-        if isolation.until is not None:
-            return min(_ISOLATED_AT_MOST, max(1, isolation.until - self.position))
-        return _ISOLATED_AT_MOST
+            return _ISOLATED_AT_MOST, None
+        size = isolation.size or _ISOLATED_AT_MOST
+        suspects = isolation.next_suspects(self.position)
+        if suspects is None:
+            return size, None
+        if self.position < suspects.start:
+            return size, suspects.start
+        return min(size, len(suspects)), None
 
     def suspect(self, suspects: Sequence[range] | None, *, isolated: bool, stage: Stage, reason: str) -> None:
         """A worker died: while it worked on these offsets, or (None) there is no log that could tell.
@@ -213,7 +225,7 @@ class PartitionState:
         if isolation is None or not isolated or isolation.size is None:
             self.isolation = Isolation(size=1)
         elif isolation.size == 1:
-            self.poison = Poison(self.position, stage, reason)
+            self.poison = Poison(self.position, stage, reason, exact=False)
         else:
             isolation.until = self.position + isolation.size
             isolation.size //= 2
@@ -240,13 +252,6 @@ class PartitionState:
         if self.isolation is not None:
             self._relax(self.isolation)
         return True
-
-    def follow_cursor(self, cursor: int) -> None:
-        """L1: the target's cursor is the position of everything that writes with it; nothing is pending below it."""
-        self.poison = None
-        self.next_offset, self.pending, self.retries = max(self.next_offset, cursor), (), ()
-        if self.isolation is not None:
-            self._relax(self.isolation)
 
     def reach_poison_first(self, offset: int) -> None:
         """Events before the poison event are unfinished: they are run alone, one by one, and then it again."""

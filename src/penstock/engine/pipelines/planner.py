@@ -151,7 +151,8 @@ class UnitPlanner:
                 return None
             request = self._request(new_unit(), lane, ready[:1], lanes=1, isolated=True)
             request.careful = True
-            request.max_records = min(request.max_records, ready[0].isolated_size)
+            size, request.stop_at = ready[0].isolated_limits()
+            request.max_records = min(request.max_records, size)
             return request
 
     def _of_lane(self, lane: str, lanes: tuple[str, ...]) -> list[PartitionState]:

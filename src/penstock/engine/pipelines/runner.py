@@ -291,10 +291,17 @@ class PipelineRunner:
             while not self._leaves:
                 self._tick()
         finally:
-            self.planner.leaving = True
-            deadline = Deadline.after(self.spec.options.drain_timeout, self.context.clock)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Finish what is in flight and leave the group, whatever goes wrong on the way: a member that stayed would hold
+        partitions that no runner works on."""
+        self.planner.leaving = True
+        deadline = Deadline.after(self.spec.options.drain_timeout, self.context.clock)
+        try:
             self._finish_units(deadline)
             self._close_actions(deadline)
+        finally:
             self.outcomes.forget(self.units.ids())
             self.membership.leave()
 
@@ -569,11 +576,11 @@ class PipelineRunner:
     def _close_actions(self, deadline: Deadline) -> None:
         """An action that has deferred events may acknowledge them when it is closed: that happens while their offsets
         can still be committed."""
-        with self.partitions.lock:
-            pending = any(state.pending for state in self.partitions)
-            if not (pending and self._leaves and self.pinned and not self.alone and self.outcomes.none_open):
-                return
-            self.planner.closing_lanes = set(self.context.dispatcher.lanes_of(self))
+        pending = any(state.pending for state in self.partitions)
+        if not (pending and self._leaves and self.pinned and not self.alone and self.outcomes.none_open):
+            return
+        # Lock order: the dispatcher is asked without the partition table's lock.
+        self.planner.closing_lanes = set(self.context.dispatcher.lanes_of(self))
         self._report_ready()
         while self.planner.closing_lanes and not deadline.expired:
             self._read_mail(_SHORT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 import structlog
@@ -25,6 +25,7 @@ from penstock.engine.replay.work import (
     ReplayWork,
 )
 from penstock.engine.spark.context import SparkDied
+from penstock.pipeline.accounting import check_account
 from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import Blueprint, Bounds, Counts, FailedEvent, Halt, Partition, UnitOutcome, UnitRequest
 
@@ -258,7 +259,7 @@ class ReplayLane:
             self._lose(segments, unit, outcome)
             return
         try:
-            self._accept(segments, outcome)
+            self._accept(segments, unit, outcome)
         except GarbledPartition as error:
             # Nothing of it is used: the range is repeated.
             log.error("an outcome does not add up", pipeline=self._pipeline, lane=self.name, reason=str(error))
@@ -316,10 +317,10 @@ class ReplayLane:
 
     # -- outcomes --------------------------------------------------------------------------
 
-    def _accept(self, segments: list[ReplaySegment], outcome: UnitOutcome) -> None:
+    def _accept(self, segments: list[ReplaySegment], unit: UnitRequest, outcome: UnitOutcome) -> None:
         by_key = {segment.key: segment for segment in segments}
         before = [(segment, segment.open) for segment in segments]
-        self._check(by_key, outcome)
+        self._check(unit, outcome)
         for part in outcome.partitions:
             if part.gone or part.out_of_range:
                 what = "is gone" if part.gone else "no longer holds all of the range"
@@ -335,17 +336,25 @@ class ReplayLane:
         self._settle(before, failures)
         self._replay.count(outcome.counts)
 
-    def _check(self, by_key: Mapping[Partition, ReplaySegment], outcome: UnitOutcome) -> None:
-        """L2: refuse an outcome about other partitions or offsets than those of the unit."""
-        if len({part.key for part in outcome.partitions}) != len(outcome.partitions):
-            raise GarbledPartition("the outcome has a partition twice")
-        places = [part.key for part in outcome.partitions]
-        places += [(failed.record.topic(), failed.record.partition()) for failed in outcome.failures]
-        if foreign := [place for place in places if place not in by_key]:
-            raise GarbledPartition("the outcome is about other partitions", received=foreign[:10])
+    @staticmethod
+    def _check(unit: UnitRequest, outcome: UnitOutcome) -> None:
+        """L2: refuse an outcome that does not account for every offset of its unit, before any of it is used."""
+        given = {assignment.key: assignment for assignment in unit.assignments}
+        failed: dict[Partition, list[int]] = {key: [] for key in given}
+        for each in outcome.failures:
+            place = (each.record.topic(), each.record.partition())
+            if place not in given:
+                raise GarbledPartition("a failure is about another partition", received=place)
+            failed[place].append(each.record.offset())
+        if sorted(part.key for part in outcome.partitions) != sorted(given):
+            raise GarbledPartition("the outcome is about other partitions", received=len(outcome.partitions))
+        throws = outcome.halt is not None and outcome.halt.kind == "throw"
         for part in outcome.partitions:
-            if not (part.gone or part.out_of_range):
-                by_key[part.key].check(part)
+            if part.gone or part.out_of_range:
+                continue
+            problem = check_account(given[part.key], part, failed[part.key], throws=throws)
+            if problem is not None:
+                raise GarbledPartition(f"{part.topic}/{part.partition}: {problem}")
 
     def _settle(
         self, before: list[tuple[ReplaySegment, set[int]]], failures: list[tuple[ReplaySegment, FailedEvent]]

@@ -123,15 +123,6 @@ class ReplaySegment:
 
     # -- outcomes --------------------------------------------------------------------------
 
-    def check(self, outcome: PartitionOutcome) -> None:
-        """Refuse an outcome that would skip or un-finish events."""
-        if outcome.epoch != 0 or outcome.topic_id not in ("", self.topic_id):
-            raise GarbledPartition("the outcome is of another partition", received=(outcome.epoch, outcome.topic_id))
-        if outcome.next_offset < self.next_offset:
-            raise GarbledPartition("the next offset goes back", received=outcome.next_offset, allowed=self.next_offset)
-        if any(a >= b for a, b in itertools.pairwise((*outcome.pending, outcome.next_offset))):
-            raise GarbledPartition("pending offsets are not in order", received=outcome.pending[:10])
-
     def advance(self, outcome: PartitionOutcome) -> None:
         now = self.clock.monotonic()
         self.next_offset, self.pending = outcome.next_offset, outcome.pending

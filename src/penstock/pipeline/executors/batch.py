@@ -7,9 +7,11 @@ from typing import Any
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Event
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.accounting import Runs
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import Verdict, coordinates, partition_of
 from penstock.pipeline.executors.inline import InlineExecutor
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Partition
 from penstock.pipeline.unit_result import ActResult
 
@@ -24,7 +26,7 @@ class BatchExecutor(InlineExecutor):
         self._batch: list[Event] = []
         self._throws = spec.options.failure_mode == "THROW"
 
-    def _go(self, items: list[Item], partition: Partition | None = None) -> None:  # noqa: ARG002 - a batch may be of many
+    def _go(self, items: list[Item], runs: Runs | None = None) -> None:  # noqa: ARG002 - a batch may be of many
         while items:
             if self.deadline.expired or self.stopping or self.result.full:
                 self._rest += items

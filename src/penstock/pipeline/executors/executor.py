@@ -15,8 +15,10 @@ from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.accounting import Runs
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.in_flight_log import InFlightSlots
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Assignment, FailedEvent, Partition, PartitionOutcome
 from penstock.pipeline.retry import Coordinates, RetryPolicy, RetryState
 from penstock.pipeline.unit_result import ActResult, TimedOut, UnitResult
@@ -104,8 +106,8 @@ class ActionExecutor(ABC):
         """The unit's outcome is complete."""
 
     @abstractmethod
-    def feed(self, items: list[Item], partition: Partition | None = None) -> None:
-        """Work on these items, or queue them as far as there is room. `partition`: all of them are of this one."""
+    def feed(self, items: list[Item], runs: Runs | None = None) -> None:
+        """Work on these items, or queue them as far as there is room. `runs`: theirs, where the caller knows them."""
 
     def mark_consumed(self, ends: dict[Partition, int]) -> None:  # noqa: B027 - only a cursor needs it
         """All that was read below these offsets was fed, or dropped by a filter."""

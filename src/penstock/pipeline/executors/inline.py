@@ -8,9 +8,11 @@ from abc import abstractmethod
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
-from penstock.pipeline.chain import Chain, Item
+from penstock.pipeline.accounting import Runs
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import ActionExecutor, coordinates, partition_of
 from penstock.pipeline.in_flight_log import InFlightSlots
+from penstock.pipeline.items import Item
 from penstock.pipeline.messages import Partition
 from penstock.pipeline.retry import RetryQueue
 from penstock.pipeline.unit_result import UnitResult
@@ -39,8 +41,11 @@ class InlineExecutor(ActionExecutor):
         super().begin(result, deadline, slots)
         self._abandoned = False
 
-    def feed(self, items: list[Item], partition: Partition | None = None) -> None:
-        self._go(self._ready(items) if self._queue or self.retries else items, partition)
+    def feed(self, items: list[Item], runs: Runs | None = None) -> None:
+        if self._queue or self.retries:
+            self._go(self._ready(items))
+        else:
+            self._go(items, runs)
 
     def _ready(self, items: list[Item]) -> list[Item]:
         """Those that have nothing to wait for; the others are queued."""
@@ -48,14 +53,16 @@ class InlineExecutor(ActionExecutor):
         for item in items:
             if self._queue.add_behind(item):
                 continue
-            if self.is_early(item):
-                self._queue.add(item, self.retries[coordinates(item)].due)
+            state = self.retries.get(coordinates(item)) if self.retries else None
+            if state is not None:
+                # Also where it is due: its failed step has to be repeated, which `wake` does.
+                self._queue.add(item, state.due)
             else:
                 ready.append(item)
         return ready
 
     @abstractmethod
-    def _go(self, items: list[Item], partition: Partition | None = None) -> None:
+    def _go(self, items: list[Item], runs: Runs | None = None) -> None:
         """Work on these items, which have nothing to wait for; what may not begin goes to `_rest`."""
 
     def wake(self) -> None:

@@ -14,8 +14,10 @@ from typing import Any
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Event
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.accounting import Runs
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import ActionExecutor, Verdict, coordinates
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Partition
 from penstock.pipeline.retry import offsets_of
 from penstock.pipeline.unit_result import TimedOut
@@ -64,7 +66,7 @@ class KeyedExecutor(ActionExecutor):
         """Items that this unit will not begin."""
         self._changed = threading.Condition()
 
-    def feed(self, items: list[Item], partition: Partition | None = None) -> None:  # noqa: ARG002 - keys decide
+    def feed(self, items: list[Item], runs: Runs | None = None) -> None:  # noqa: ARG002 - keys decide
         with self._changed:
             for item in items:
                 self._put(item)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from penstock.core.event import Event
-from penstock.pipeline.chain import FailedItem, Item
-from penstock.pipeline.executors.executor import Verdict, coordinates, partition_of
+from penstock.pipeline.accounting import Runs, partition_runs
+from penstock.pipeline.executors.executor import Verdict, coordinates
 from penstock.pipeline.executors.inline import InlineExecutor
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Partition
 
 _SAMPLES = 50
@@ -24,30 +23,39 @@ class SerialExecutor(InlineExecutor):
     """Place in `_ahead` from which on everything behind us is done, and not counted yet."""
     _place: Partition = ("", 0)
 
-    def _go(self, items: list[Item], partition: Partition | None = None) -> None:
-        at, clock = 0, self.clock.monotonic
-        step = first_step = max(1, len(items) // _SAMPLES)
-        run_end = 0
-        self._ahead = items
-        while at < len(items):
-            if at >= run_end:
-                self._place = partition or partition_of(items[at])
-                run_end = len(items) if partition else _end_of_run(items, at)
-            self._uncounted = at
-            began = clock()
-            done, verdict = self._run(items[at : min(at + step, run_end)], at)
-            seconds = clock() - began
-            self.took(seconds, done)
-            step = 2 * step if seconds < _SAMPLE_EVERY else first_step
-            at += done
-            if done:
-                self.result.sample(items[at - 1])
+    def _go(self, items: list[Item], runs: Runs | None = None) -> None:
+        while items:
+            self._ahead = items
+            at = 0
+            for partition, count in runs or partition_runs(items):
+                done, verdict = self._go_through(items, at, at + count, partition)
+                at += done
+                if verdict != "done":
+                    break
+            else:
+                return
             if verdict == "stop":
                 self._rest += items[at:]
                 return
-            if verdict == "later":
-                items = self._ahead = self._ready(items[at:])
-                at = run_end = 0
+            items, runs = self._ready(items[at:]), None
+
+    def _go_through(self, items: list[Item], at: int, end: int, partition: Partition) -> tuple[int, Verdict]:
+        """A run of one partition: number of items behind us, and `done` unless something ends the run early."""
+        clock, start, self._place = self.clock.monotonic, at, partition
+        step = first_step = max(1, len(items) // _SAMPLES)
+        while at < end:
+            self._uncounted = at
+            began = clock()
+            done, verdict = self._run(items[at : min(at + step, end)], at)
+            seconds = clock() - began
+            self.took(seconds, done)
+            at += done
+            if done:
+                self.result.sample(items[at - 1])
+            if verdict in ("stop", "later"):
+                return at - start, verdict
+            step = 2 * step if seconds < _SAMPLE_EVERY else first_step
+        return at - start, "done"
 
     def _run(self, items: list[Item], start: int) -> tuple[int, Verdict]:
         """Number of items behind us, and whether all of them are (`done`); `start` is their place in `_ahead`."""
@@ -107,14 +115,3 @@ class SerialExecutor(InlineExecutor):
     def _give_up_at(self, at: int) -> tuple[list[Item], list[Item]]:
         self.result.add_acted(self._place, max(0, at - self._uncounted))
         return super()._give_up_at(at)
-
-
-def _end_of_run(items: Sequence[Item], at: int) -> int:
-    """Where the events of one partition end."""
-    first = items[at].record
-    topic, partition = first.topic(), first.partition()
-    for index in range(at + 1, len(items)):
-        record = items[index].record
-        if record.partition() != partition or record.topic() != topic:
-            return index
-    return len(items)

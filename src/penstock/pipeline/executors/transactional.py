@@ -14,10 +14,12 @@ from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
-from penstock.pipeline.chain import Chain, FailedItem, Item
+from penstock.pipeline.accounting import Runs
+from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import coordinates, partition_of
 from penstock.pipeline.executors.inline import InlineExecutor
 from penstock.pipeline.in_flight_log import InFlightSlots
+from penstock.pipeline.items import FailedItem, Item
 from penstock.pipeline.messages import Assignment, FailedEvent, Partition, PartitionOutcome
 from penstock.pipeline.unit_result import UnitResult
 from penstock.tables.action import Chunk, Opening, SqlAction, Written
@@ -182,7 +184,7 @@ class TransactionalExecutor(InlineExecutor):
 
     # -- collecting ------------------------------------------------------------------------
 
-    def _go(self, items: list[Item], partition: Partition | None = None) -> None:  # noqa: ARG002 - parts are looked up
+    def _go(self, items: list[Item], runs: Runs | None = None) -> None:  # noqa: ARG002 - parts are looked up
         at = 0
         while at < len(items):
             item = items[at]

@@ -116,11 +116,23 @@ def test_f15_a_gap_of_millions_of_offsets_is_not_enumerated() -> None:
     died(own, range(far, far + 1))
     died(own, range(far, far + 1), isolated=True)
     assert not own.finish_poison(far)
-    assert own.isolated_size == 1, "the events before it are taken one by one"
+    assert own.isolated_limits() == (1, far), "the events before it are taken one by one"
     own.advance(PartitionOutcome("t", 0, 1, 11))
     died(own, range(far, far + 1), isolated=True)
     assert own.finish_poison(far)
     assert (own.next_offset, own.pending) == (far + 1, ())
+
+
+def test_what_lies_before_a_suspect_is_finished_first_and_the_suspect_runs_by_itself() -> None:
+    own = PartitionState("t", 0, 1, "id", 10)
+    died(own, range(14, 15), range(20, 30))
+    assert own.isolated_limits()[1] == 14
+    own.advance(PartitionOutcome("t", 0, 1, 14))
+    assert own.isolated_limits() == (1, None)
+    own.advance(PartitionOutcome("t", 0, 1, 15))
+    assert own.isolated_limits()[1] == 20
+    own.advance(PartitionOutcome("t", 0, 1, 20))
+    assert own.isolated_limits() == (10, None)
 
 
 def test_isolation_ends_behind_the_suspects() -> None:
@@ -136,7 +148,7 @@ def test_where_no_log_names_it_the_poison_event_is_found_by_halving() -> None:
     own, deaths, poison = PartitionState("t", 0, 1, "id", 0), 0, 700
     while own.poison is None:
         isolated = own.isolation is not None
-        batch = range(own.position, own.position + (own.isolated_size if isolated else 100_000))
+        batch = range(own.position, own.position + (own.isolated_limits()[0] if isolated else 100_000))
         if poison in batch:
             deaths += 1
             own.suspect(None, isolated=isolated, stage="crash", reason="killed")

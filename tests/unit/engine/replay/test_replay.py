@@ -15,7 +15,7 @@ from penstock.engine.replay.replay import Replay, ReplayLane
 from penstock.engine.replay.work import ReplayHalted, ReplaySegment, ReplayWork
 from penstock.engine.spark.context import WindowLost
 from penstock.pipeline.in_flight_log import InFlight
-from penstock.pipeline.messages import Counts, FailedEvent, PartitionOutcome, UnitOutcome, UnitRequest
+from penstock.pipeline.messages import Account, Counts, FailedEvent, PartitionOutcome, UnitOutcome, UnitRequest
 from penstock.worker.protocol import WindowOutcome, WindowRequest
 from tests.unit.engine.lanes.doubles import Backend, Time
 
@@ -96,9 +96,12 @@ class Bench:
     def _complete(self, unit: UnitRequest, done: UnitOutcome) -> None:
         records = unit.bounds.records or () if unit.bounds else ()
         if records:
-            end = records[-1].offset() + 1
-            done.partitions = [PartitionOutcome("t", 0, 0, max(end, unit.assignments[0].next_offset))]
+            (given,) = unit.assignments
             done.failures = [failure(record) for record in records if record.offset() in self.raises]
+            failed = len(done.failures)
+            account = Account(given.next_offset, 0, len(records), acted=len(records) - failed, failed=failed)
+            end = max(records[-1].offset() + 1, given.next_offset)
+            done.partitions = [PartitionOutcome("t", 0, 0, end, topic_id="id", account=account)]
             done.counts = Counts(read=len(records), failed=len(done.failures))
 
     def run(self) -> None:
@@ -220,7 +223,7 @@ def test_an_outcome_that_does_not_add_up_is_not_used_and_the_range_is_repeated()
         right(request, outcome)
         if not times:
             times.append(1)
-            outcome.units[0].partitions = [PartitionOutcome("t", 0, 0, 6, (5, 3))]
+            outcome.units[0].partitions[0].account.acted -= 1
         return outcome
 
     bench.backend.answer = wrong_once

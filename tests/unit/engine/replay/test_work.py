@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.event import Record
-from penstock.engine.replay.work import GarbledPartition, ReplaySegment
+from penstock.engine.replay.work import ReplaySegment
 from penstock.pipeline.messages import PartitionOutcome, Retry
 from tests.unit.engine.lanes.doubles import Time
 
@@ -130,19 +130,3 @@ def test_a_retry_waits_for_what_is_left_of_its_time() -> None:
     time._pass(4.0)
     (retry,) = segment.assignment().retries
     assert retry.wait == pytest.approx(6.0)
-
-
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        PartitionOutcome("t", 0, 0, 9),
-        PartitionOutcome("t", 0, 7, 15),
-        PartitionOutcome("t", 0, 0, 15, topic_id="another"),
-        PartitionOutcome("t", 0, 0, 15, (13, 12)),
-        PartitionOutcome("t", 0, 0, 15, (12, 12)),
-        PartitionOutcome("t", 0, 0, 15, (15,)),
-    ],
-)
-def test_an_outcome_that_cannot_be_is_refused(outcome: PartitionOutcome) -> None:
-    with pytest.raises(GarbledPartition):
-        ReplaySegment("t", 0, "id", 10, end=20).check(outcome)
