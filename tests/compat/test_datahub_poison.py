@@ -164,6 +164,45 @@ def test_poison_of_every_kind_among_wanted_and_unwanted_events(
     _failed_events_come_back(engine, document, file, out)
 
 
+def test_the_file_of_the_documentation_on_a_topic_with_a_few_odd_records(
+    engine: Engine, kafka: KafkaBroker, apicurio_url: str, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """One unknown schema id, one tombstone and one platform event of another name among a thousand: the good ones are
+    acted on once each, the counts add up, and nothing restarts."""
+    writer, events, out = Writer(apicurio_url), topic(), tmp_path / "out.jsonl"
+    records: list[bytes | None] = [writer.event(change(f"urn:{n}", "TAG" if n % 2 else "OWNER")) for n in range(1_000)]
+    records[100] = b"\0\x7f\xff\xff\xff" + (records[100] or b"")[5:]
+    records[500] = None
+    records[900] = writer.event({"n": 1}, "somethingElse")
+    kafka.produce(events, records)
+    name = f"hello_world {events}"
+    connection = {"bootstrap": kafka.bootstrap, "schema_registry_url": apicurio_url}
+    document = {
+        "name": name,
+        "source": {
+            "type": "kafka",
+            "config": {
+                "connection": connection | {"consumer_config": {"auto.offset.reset": "earliest"}},
+                "topic_routes": {"pe": events},
+            },
+        },
+        "filter": {"event_type": "EntityChangeEvent_v1", "event": {"category": "TAG", "operation": "ADD"}},
+        "action": {"type": "file", "config": {"path": str(out)}},
+    }
+    flow = engine.run(document)
+    # The unknown schema id has its grace: what is before it is acted on meanwhile.
+    until(lambda: len(lines(out)) == 50, WAIT_S, lambda: (flow.state, flow.reason, len(lines(out))))
+    until(lambda: kafka.lag(name, events) == 0, WAIT_S, lambda: (flow.state, flow.reason, kafka.offsets(name)))
+    engine.stop(flow)
+    good = [n for n in range(1_000) if n % 2]
+    assert [line["event"]["entityUrn"] for line in lines(out)] == [f"urn:{n}" for n in good]
+    letters = {letter.offset: letter.stage for letter in engine.dead_letters(name)}
+    assert letters == {100: "decode", 500: "decode"}
+    counts = flow.stats.counts
+    assert (counts.read, counts.acted, counts.failed, counts.filtered) == (1_000, 500, 2, 498)
+    assert engine.store.pipelines.history(name) == []
+
+
 def _failed_events_come_back(engine: Engine, document: dict[str, Any], file: Path, out: Path) -> None:
     """The same file, as of another installation: its events become letters that the pipeline can work on now."""
     document = document | {"name": "another", "transform": []}

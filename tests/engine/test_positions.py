@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from penstock.engine.pipelines.runner import PipelineRunner
 from tests.support.engine import Engine, coordinates, lines, pipeline
+from tests.support.instance import PenstockProcess
 from tests.support.kafka import KafkaBroker
 from tests.support.kafka_client import Sent
 from tests.support.waiting import until
@@ -108,6 +109,40 @@ def test_a_topic_made_anew_is_read_from_its_beginning(
     assert [row.kind for row in engine.store.pipelines.history("recreated")] == ["recreated"]
 
 
+def test_a_topic_made_anew_while_an_event_of_the_old_one_waits_is_read_from_its_first_event(
+    engine: Engine, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """F11: what a worker keeps of the old topic (events read, attempts made) says nothing about the new one."""
+    engine.module(
+        "first_fails.py",
+        """
+        import json
+
+        def act(event, config):
+            with open(config["log"], "a") as log:
+                log.write(json.dumps(event.value["id"]) + "\\n")
+            if event.value["id"] == 0:
+                raise ConnectionResetError("not yet")
+        """,
+    )
+    name, log = topic(), tmp_path / "log"
+    kafka.produce(name, numbers(0, 5))
+    action = {"type": "python", "config": {"callable": "./first_fails.py:act", "config": {"log": str(log)}}}
+    options = {"retry": {"attempts": 100, "backoff": "2s", "factor": 1.0}}
+    flow = engine.run(pipeline("recreated-retry", kafka.bootstrap, [name], action=action, options=options))
+    until(lambda: 0 in lines(log), WAIT_S, lambda: f"the first attempt: {flow.state} {flow.reason}")
+    kafka.delete_topic(name)
+    kafka.create_topic(name, 1)
+    kafka.produce(name, numbers(100, 108))
+    until(lambda: kafka.lag("recreated-retry", name) == 0, WAIT_S, lambda: f"{lines(log)} {flow.state} {flow.reason}")
+    engine.stop(flow)
+    # In order from its first event on; what was read under the old id before the change showed is read again.
+    new = [each for each in lines(log) if each >= 100]
+    assert new[-8:] == list(range(100, 108)), lines(log)
+    assert set(range(1, 5)).isdisjoint(lines(log)), "order forbids to pass an event that waits"
+    assert engine.dead_letters("recreated-retry") == []
+
+
 def test_a_group_that_was_forgotten_goes_on_from_the_store(
     engine: Engine, kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -182,6 +217,29 @@ def test_aborted_transactions_are_not_read_and_markers_hold_nothing_back(
     engine.stop(flow)
     assert ids(out) == [0, 1, 2, 6, 7, 8]
     assert kafka.offsets("transactions")[name, 0] == kafka.end_offsets(name)[0]
+
+
+def test_records_and_the_end_of_a_transaction_in_one_answer_are_caught_up_with(
+    kafka: KafkaBroker, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """F14: the action is slow enough that the last record and the end of the partition are read together; the marker
+    behind the record is no event, and yet it is behind us."""
+    name = topic()
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"tx-{name}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value in numbers(0, 1_500):
+        producer.produce(name, value)
+    producer.commit_transaction(30)
+    (tmp_path / "slow.py").write_text("import time\n\ndef act(event):\n    time.sleep(0.002)\n")
+    action = {"type": "python", "config": {"callable": "./slow.py:act"}}
+    file = tmp_path / "caught-up.yaml"
+    file.write_text(json.dumps(pipeline(f"caught-up-{name}", kafka.bootstrap, [name], action=action)))
+    with PenstockProcess(["run", file, "--until-caught-up", "--json"], folder=tmp_path / "run") as process:
+        assert process.wait(WAIT_S) == 0
+        (counts,) = process.summary()["pipelines"].values()
+    assert (counts["events"], counts["acted"], counts["failed"]) == (1_500, 1_500, 0)
+    assert kafka.offsets(f"caught-up-{name}")[name, 0] == kafka.end_offsets(name)[0] == 1_501
 
 
 def test_a_stateless_pipeline_has_no_group_and_begins_anew(

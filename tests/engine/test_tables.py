@@ -129,6 +129,31 @@ def test_offsets_that_go_back_change_nothing_and_a_topic_made_anew_begins_anew(
     engine.stop(flow)
 
 
+def test_a_cursor_below_the_beginning_of_the_log_goes_on_behind_the_gap(
+    engine: Engine, kafka: KafkaBroker, topic: Topics, url: str, query: Query
+) -> None:
+    """F4: while the pipeline was stopped, records that the cursor points at were deleted."""
+    orders = topic(partitions=1)
+    name = f"gap-{orders}"
+    document = pipeline(name, kafka.bootstrap, [orders], action=table(url))
+    kafka.produce(orders, map(orjson.dumps, [order(n) for n in range(100)]))
+    flow = engine.run(document)
+    until(lambda: kafka.lag(name, orders) == 0, 60, lambda: f"all is committed: {flow.state} {flow.reason}")
+    engine.stop(flow)
+    kafka.produce(orders, map(orjson.dumps, [order(n) for n in range(100, 200)]))
+    kafka.delete_records(orders, {0: 150})
+
+    flow = engine.run(document)
+    until(lambda: kafka.lag(name, orders) == 0, 60, lambda: f"behind the gap: {flow.state} {flow.reason}")
+    kafka.produce(orders, map(orjson.dumps, [order(n) for n in range(200, 210)]))
+    until(lambda: kafka.lag(name, orders) == 0, 60, lambda: f"and on: {flow.state} {flow.reason}")
+    engine.stop(flow)
+    assert [row[0] for row in query("SELECT id FROM orders ORDER BY id")] == [*range(100), *range(150, 210)]
+    assert query("SELECT next_offset FROM penstock_cursors") == [(210,)]
+    assert {row.kind for row in engine.store.pipelines.history(name)} == {"gap"}
+    assert engine.dead_letters(name) == []
+
+
 def test_events_are_written_again_only_where_that_is_said(
     engine: Engine, kafka: KafkaBroker, topic: Topics, url: str, query: Query
 ) -> None:

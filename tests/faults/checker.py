@@ -8,13 +8,24 @@ monotonic clock, which all processes of a run share.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 Place = tuple[str, int]
-Kind = Literal["lost", "phantom", "changed", "twofold", "duplicated", "reordered", "skipped", "backwards", "unfinished"]
+Kind = Literal[
+    "lost",
+    "phantom",
+    "changed",
+    "twofold",
+    "duplicated",
+    "reordered",
+    "overlapping",
+    "skipped",
+    "backwards",
+    "unfinished",
+]
 _EXAMPLES = 5
 
 
@@ -47,7 +58,12 @@ class Effect:
     key: str | None
     seq: int
     time: float
+    """When the act ended."""
     pid: int
+    began: float | None = None
+    """When the act began; None: not known."""
+    instance: str = ""
+    """The instance that acted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +102,16 @@ class Allowance:
 
 
 NOTHING = Allowance()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault, from its beginning until everything was seen to go on again, and what it may cause per partition."""
+
+    name: str
+    began: float
+    ended: float
+    allowed: Allowance = NOTHING
 
 
 @dataclass(slots=True)
@@ -151,15 +177,26 @@ def check(
     history: History,
     *,
     allowed: Allowance = NOTHING,
+    faults: Sequence[Fault] | None = None,
     ordering: Literal["partition", "key", "none"] = "partition",
+    turns: int | None = None,
+    late: int = 0,
     complete: bool = True,
 ) -> Report:
-    """Judge a run. `complete`: the pipeline has caught up, so the last commit must be the end of each partition."""
+    """Judge a run. `complete`: the pipeline has caught up, so the last commit must be the end of each partition.
+
+    `faults`: instead of one allowance for the whole run, each repetition must be the consequence of a fault between the
+    event's two effects, within what that fault allows. `turns`: how often a partition may pass from one instance to
+    another; acts of two instances in it must not overlap, but for `late` acts that were in flight when a session was
+    lost.
+    """
     breaches = [
         *_lost(history),
         *_false_effects(history),
-        *_repeats(history, allowed),
-        *(_reordered(history, allowed, ordering) if ordering != "none" else ()),
+        *(_repeats(history, allowed) if faults is None else _unexplained_repeats(history, faults)),
+        *(_reordered(history, allowed, ordering) if ordering != "none" and faults is None else ()),
+        *(_unexplained_order(history, faults or (), ordering) if ordering != "none" and faults is not None else ()),
+        *(_overlapping(history, turns, late) if turns is not None else ()),
         *_commits(history),
         *(_unfinished(history) if complete else ()),
     ]
@@ -178,10 +215,13 @@ def assert_kept(
     history: History,
     *,
     allowed: Allowance = NOTHING,
+    faults: Sequence[Fault] | None = None,
     ordering: Literal["partition", "key", "none"] = "partition",
+    turns: int | None = None,
+    late: int = 0,
 ) -> Report:
     """Fail with a readable report unless everything was kept."""
-    report = check(history, allowed=allowed, ordering=ordering)
+    report = check(history, allowed=allowed, faults=faults, ordering=ordering, turns=turns, late=late)
     assert report.clean, f"promises broken\n{report}"
     return report
 
@@ -239,24 +279,106 @@ def _repeats(history: History, allowed: Allowance) -> Iterator[Breach]:
 def _reordered(history: History, allowed: Allowance, ordering: str) -> Iterator[Breach]:
     """I4: within a partition (or key) offsets rise; they go back only to what had taken effect before, and only as
     often as the faults allow."""
-    strands: dict[tuple[Place, str | None], list[Effect]] = defaultdict(list)
-    for effect in history.effects:
-        strands[effect.at.place, effect.key if ordering == "key" else None].append(effect)
-    for (place, key), effects in strands.items():
-        where = _name(place) + (f" key {key}" if ordering == "key" else "")
-        highest, seen, rewinds = -1, set[int](), []
-        for effect in effects:
-            offset = effect.at.offset
-            if offset < highest and offset not in seen:
-                yield Breach("reordered", where, f"offset {offset} took effect after {highest} (pid {effect.pid})")
-            seen.add(offset)
-            highest = max(highest, offset)
+    for where, effects in _in_order(history, ordering):
+        yield from _passed(where, effects)
         rewinds = [(a, b) for a, b in pairwise(effects) if b.at.offset <= a.at.offset]
         if len(rewinds) > allowed.rewinds:
             told = ", ".join(
                 f"{a.at.offset} (pid {a.pid}) then {b.at.offset} (pid {b.pid})" for a, b in rewinds[:_EXAMPLES]
             )
             yield Breach("reordered", where, f"went back {len(rewinds)} times, {allowed.rewinds} are allowed: {told}")
+
+
+def _in_order(history: History, ordering: str) -> Iterator[tuple[str, list[Effect]]]:
+    """Effects that must be in order among themselves, and what to call them."""
+    found: dict[tuple[Place, str | None], list[Effect]] = defaultdict(list)
+    for effect in history.effects:
+        found[effect.at.place, effect.key if ordering == "key" else None].append(effect)
+    for (place, key), effects in found.items():
+        yield _name(place) + (f" key {key}" if ordering == "key" else ""), effects
+
+
+def _passed(where: str, effects: Iterable[Effect]) -> Iterator[Breach]:
+    """Events that took effect for the first time after a later one."""
+    highest, seen = -1, set[int]()
+    for effect in effects:
+        offset = effect.at.offset
+        if offset < highest and offset not in seen:
+            yield Breach("reordered", where, f"offset {offset} took effect after {highest} (pid {effect.pid})")
+        seen.add(offset)
+        highest = max(highest, offset)
+
+
+class _Again(NamedTuple):
+    """An event took effect at `first`, and again at `second`."""
+
+    first: float
+    second: float
+    offset: int
+
+
+def _unexplained(
+    repeats: Iterable[_Again], faults: Sequence[Fault], limit: Callable[[Allowance], int]
+) -> Iterator[tuple[_Again, str]]:
+    """Repetitions that no fault between the two effects explains, or that are more than it allows."""
+    left = sorted(repeats, key=lambda again: again.second)
+    for fault in sorted(faults, key=lambda each: each.ended):
+        room = limit(fault.allowed)
+        rest: list[_Again] = []
+        for again in left:
+            if room and again.first <= fault.ended and again.second >= fault.began:
+                room -= 1
+            else:
+                rest.append(again)
+        left = rest
+    for again in left:
+        between = [f.name for f in faults if again.first <= f.ended and again.second >= f.began]
+        yield again, f"more than {', '.join(between)} allows" if between else "without a fault"
+
+
+def _unexplained_repeats(history: History, faults: Sequence[Fault]) -> Iterator[Breach]:
+    """I10, fault by fault."""
+    last: dict[At, float] = {}
+    repeats: dict[Place, list[_Again]] = defaultdict(list)
+    for effect in history.effects:
+        if effect.at in last:
+            repeats[effect.at.place].append(_Again(last[effect.at], effect.time, effect.at.offset))
+        last[effect.at] = effect.time
+    for place, found in repeats.items():
+        for again, why in _unexplained(found, faults, lambda allowed: allowed.repeats):
+            span = f"at {again.first:.3f} and {again.second:.3f}"
+            yield Breach("duplicated", _name(place), f"offset {again.offset} took effect {span}, {why}")
+
+
+def _unexplained_order(history: History, faults: Sequence[Fault], ordering: str) -> Iterator[Breach]:
+    """I4, fault by fault."""
+    for where, effects in _in_order(history, ordering):
+        yield from _passed(where, effects)
+        last: dict[int, float] = {}
+        rewinds = []
+        for before, effect in pairwise([None, *effects]):
+            assert effect is not None
+            if before is not None and effect.at.offset <= before.at.offset and effect.at.offset in last:
+                rewinds.append(_Again(last[effect.at.offset], effect.time, effect.at.offset))
+            last[effect.at.offset] = effect.time
+        for again, why in _unexplained(rewinds, faults, lambda allowed: allowed.rewinds):
+            yield Breach("reordered", where, f"went back to {again.offset} at {again.second:.3f}, {why}")
+
+
+def _overlapping(history: History, turns: int, late: int) -> Iterator[Breach]:
+    """I4: no act of a former owner begins after the first act of the new one, or ends after it began."""
+    places: dict[Place, list[Effect]] = defaultdict(list)
+    for effect in history.effects:
+        places[effect.at.place].append(effect)
+    for place, effects in places.items():
+        effects.sort(key=lambda effect: effect.began or effect.time)
+        changes = [(a, b) for a, b in pairwise(effects) if a.instance != b.instance]
+        if len(changes) > turns:
+            told = ", ".join(f"{a.at.offset} by {a.instance}, {b.at.offset} by {b.instance}" for a, b in changes)
+            yield Breach("overlapping", _name(place), f"changed hands {len(changes)} times, {turns} are right: {told}")
+        for a, b in [(a, b) for a, b in changes if a.time > (b.began or b.time)][late:]:
+            text = f"{b.instance} began {b.at.offset} while {a.instance} acted on {a.at.offset}"
+            yield Breach("overlapping", _name(place), text)
 
 
 def _commits(history: History) -> Iterator[Breach]:

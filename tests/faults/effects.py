@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -23,24 +24,43 @@ _files: dict[str, int] = {}
 
 def act(event: Event, config: dict[str, Any]) -> Any:
     """Misbehave as the event asks, or take effect after `config.work_s` seconds."""
-    value = event.event
-    if Path(config["log"]).with_name("away").exists():
-        raise Unavailable("the target is away")
-    wanted = value.get("do")
+    began = time.monotonic()
+    prepare(event, config)
+    wanted = event.event.get("do")
     if wanted in _MISDEEDS:
         return _MISDEEDS[wanted]()
-    if config.get("work_s"):
-        time.sleep(config["work_s"])
-    if value.get("fails") and value["fails"] > _tries(event, config):
-        raise ConnectionResetError("not this time")
-    _append(config["log"], line(event))
+    _append(config["log"], line(event, began))
     return None
 
 
-def line(event: Event) -> str:
+def prepare(event: Event, config: dict[str, Any]) -> None:
+    """Everything that an event asks for before its effect, but for misdeeds."""
+    value, log = event.event, Path(config["log"])
+    if log.with_name("away").exists():
+        raise Unavailable("the target is away")
+    if value.get("do") == "away" and log.with_name("partly-away").exists():
+        raise Unavailable("the target of this event is away")
+    if value.get("do") == "hold":
+        _hold(log)
+    if config.get("work_s"):
+        time.sleep(config["work_s"])
+    if value.get("work_s"):
+        time.sleep(value["work_s"])
+    if value.get("fails") and value["fails"] > _tries(event, config):
+        raise ConnectionResetError("not this time")
+
+
+def _hold(log: Path) -> None:
+    """Act until the test removes the file `hold`; the file `held` says that it has come to that."""
+    log.with_name("held").touch()
+    while log.with_name("hold").exists():
+        time.sleep(0.01)
+
+
+def line(event: Event, began: float) -> str:
     place, key = event.meta["kafka"], event.key
     told = [place["topic"], place["partition"], place["offset"], key.decode() if key else None, event.event.get("seq")]
-    return json.dumps([*told, time.monotonic(), os.getpid()])
+    return json.dumps([*told, time.monotonic(), os.getpid(), began, os.environ.get("PENSTOCK_TEST_INSTANCE", "")])
 
 
 def _append(path: str, text: str) -> None:
@@ -142,9 +162,52 @@ class Batched(Action):
         for event in events:
             try:
                 results.append(act(event, self.config))
-            except ValueError as error:
+            except (ValueError, OSError, Unavailable) as error:
                 results.append(error)
         return results
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class Deferring(Action):
+    """Defers every acknowledgement: events take effect, in order, in a thread of the action's own."""
+
+    def __init__(self, config: dict[str, Any], ctx: PipelineContext) -> None:
+        self.config, self.ctx = config, ctx
+        self._waiting: list[tuple[Event, float]] = []
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="deferring", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Deferring:
+        return cls(config, ctx)
+
+    def act(self, event: Event) -> Any:
+        began = time.monotonic()
+        prepare(event, self.config)
+        wanted = event.event.get("do")
+        if wanted in _MISDEEDS:
+            return _MISDEEDS[wanted]()
+        with self._lock:
+            self._waiting.append((event, began))
+        return False
+
+    def _run(self) -> None:
+        while not self._closed.wait(0.02):
+            self._flush()
+
+    def _flush(self) -> None:
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+            for event, began in waiting:
+                _append(self.config["log"], line(event, began))
+        for event, _ in waiting:
+            self.ctx.event_source.ack(event)  # type: ignore[union-attr]  # pipelines on Kafka always have one
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join(10)
+        self._flush()

@@ -22,19 +22,33 @@ def value(seq: int) -> bytes:
 
 
 class OrderScene(Scene):
-    """The pipeline that a trigger compiles to, as a file."""
+    """The pipeline that a trigger compiles to, as a file. `steps` are executed by runs; without them intake alone is
+    looked at, and no run of the project is claimed."""
 
-    def __init__(self, kafka: KafkaClient, folder: Path, url: str, values: Values = value, **config: Any) -> None:
-        self.desk = Desk(url)
+    def __init__(
+        self,
+        kafka: KafkaClient,
+        folder: Path,
+        url: str,
+        values: Values = value,
+        *,
+        rate: float = 60,
+        replication: int = 1,
+        steps: list[dict[str, Any]] | None = None,
+        **config: Any,
+    ) -> None:
+        of_runs = {"steps": steps or [], "edges": [], "triggers": [], "folder": str(folder)}
+        self.desk = Desk(url, definition=of_runs if steps else {})
         self._values = values
-        # Intake is looked at: no run of the project is claimed.
-        self.desk.execute("UPDATE penstock_projects SET concurrency = 0")
+        if not steps:
+            self.desk.execute("UPDATE penstock_projects SET concurrency = 0")
         super().__init__(
             kafka,
             folder,
             f"trigger-{self.desk.trigger}",
             partitions=2,
-            rate=60,
+            replication=replication,
+            rate=rate,
             values=values,
             source={"format": "raw"},
             env={"PENSTOCK_STORE_URL": url},
@@ -54,7 +68,7 @@ class OrderScene(Scene):
 
     def assert_equal(self) -> None:
         """I5: each message is one dataclip, one work order and one run, or one letter if it is no object."""
-        taken = self.desk.query('SELECT "partition", "offset" FROM penstock_dataclips')
+        taken = self.desk.query('SELECT "partition", "offset" FROM penstock_dataclips WHERE "offset" IS NOT NULL')
         assert len(taken) == len(set(taken)), "a message was taken in twice"
         assert len(taken) == self.desk.count("work_orders") == self.desk.count("runs")
         letters = {(row.partition, row.offset) for row in self.letters()}
@@ -62,3 +76,7 @@ class OrderScene(Scene):
         assert letters == {at for at, seq in produced.items() if self._values(seq) == POISON}
         assert set(taken) == set(produced) - letters
         self.desk.close()
+
+    def run_states(self) -> dict[str, int]:
+        """Runs by their state."""
+        return dict(self.desk.query("SELECT state, count(*) FROM penstock_runs GROUP BY 1"))

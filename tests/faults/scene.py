@@ -7,9 +7,10 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -18,17 +19,40 @@ from penstock.engine.pipelines.runner import PipelineRunner
 from penstock.store import DeadLetterFilter, DeadLetterRow, Store
 from tests.faults import effects
 from tests.faults.checker import NOTHING, Allowance, At, Committed, Effect, History, Produced, Report, assert_kept
+from tests.support.commit_log import CommitLog, LoggedCommit
 from tests.support.engine import Engine, pipeline
 from tests.support.instance import PenstockProcess
 from tests.support.kafka_client import KafkaClient
 from tests.support.waiting import until
 
 WAIT_S = 120.0
-WINDOW = 400
-"""Events that a window under test acts on at most: what a kill may repeat, per partition. It reads half as many, and
-may find as many that the window before had read and not begun."""
+WINDOW = 200
+"""Events that a window under test acts on at most (`window.max_records`): what a kill may repeat per partition."""
 SESSION_S = 4.0
 EFFECTS = str(Path(effects.__file__ or "").resolve())
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of acting: the plug-in (a function, where it has no name), its options, and the order that it keeps."""
+
+    plugin: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ordering: Literal["partition", "key", "none"] = "partition"
+
+    def action(self, config: dict[str, Any]) -> dict[str, Any]:
+        if self.plugin is not None:
+            return {"type": f"{EFFECTS}:{self.plugin}", "config": config}
+        return {"type": "python", "config": {"callable": f"{EFFECTS}:act", "config": config}}
+
+
+WAYS: dict[str, Way] = {
+    "plain": Way(),
+    "batch": Way("Batched"),
+    "keyed": Way(options={"ordering": "key", "concurrency": 8}, ordering="key"),
+    "unordered": Way(options={"ordering": "none", "concurrency": 8}, ordering="none"),
+    "deferred": Way("Deferring"),
+}
 
 Values = Callable[[int], bytes | None]
 """The value of the event with this number."""
@@ -116,43 +140,54 @@ class Feed:
 
 
 class CommitWatch:
-    """Looks at a group's commits many times a second."""
+    """Every commit of a group, in the broker's order and with the broker's time: also one that another follows at once,
+    and one that is ahead of its events by a millisecond."""
 
-    def __init__(self, kafka: KafkaClient, group: str, *, every_s: float = 0.1) -> None:
+    def __init__(self, kafka: KafkaClient, group: str) -> None:
         self.seen: list[Committed] = []
-        """Each change, with the time it was seen first."""
-        self._latest: dict[tuple[str, int], tuple[int, str | None]] = {}
-        self._kafka, self._group, self._every_s = kafka, group, every_s
+        """Each change."""
+        self._latest: dict[tuple[str, int], tuple[int | None, str]] = {}
+        self._log = CommitLog(kafka, group)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"commits-{group}", daemon=True)
 
-    def look(self) -> None:
-        committed = self._kafka._committed(self._group)
-        now = time.monotonic()
-        for at in committed:
-            if self._latest.get((at.topic, at.partition)) == (at.offset, at.metadata):
+    def _take(self, commits: Iterable[LoggedCommit]) -> None:
+        shift = time.monotonic() - time.time()
+        for commit in commits:
+            place = commit.topic, commit.partition
+            if self._latest.get(place) == (commit.offset, commit.metadata):
                 continue
-            self._latest[at.topic, at.partition] = (at.offset, at.metadata)
-            note = decode(at.offset, at.metadata or "")
-            self.seen.append(Committed((at.topic, at.partition), at.offset, now, note.next_offset, note.pending))
+            self._latest[place] = (commit.offset, commit.metadata)
+            if commit.offset is not None:
+                note = decode(commit.offset, commit.metadata)
+                # The broker's time is cut to milliseconds: what happened within this one happened before.
+                at = (commit.at_ms + 1) / 1000 + shift
+                self.seen.append(Committed(place, commit.offset, at, note.next_offset, note.pending))
 
     def _run(self) -> None:
-        while not self._stop.wait(self._every_s):
+        while not self._stop.wait(0.02):
             with contextlib.suppress(KafkaException):  # the broker may be the one that is under test
-                self.look()
+                self._take(self._log.read(0.2))
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def finish(self) -> None:
+        """Read to the end of the log as it is now, and no further."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         self._thread.join(60)
         until(self._last_look, WAIT_S, "the broker to tell its commits")
+        self._log.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
 
     def _last_look(self) -> bool:
         with contextlib.suppress(KafkaException):
-            self.look()
+            self._take(self._log.rest())
             return True
         return False
 
@@ -171,12 +206,13 @@ class Scene:
         work_s: float = 0.0,
         rate: float = 200.0,
         values: Values = plain,
+        way: str = "plain",
         env: Mapping[str, str] | None = None,
         options: Mapping[str, Any] | None = None,
         source: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
-        self.kafka, self.folder, self.name = kafka, folder, name
+        self.kafka, self.folder, self.name, self.way = kafka, folder, name, WAYS[way]
         self.topic = kafka.create_topic(f"{name}-{os.getpid()}", partitions, replication=replication)
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "effects.jsonl"
@@ -188,8 +224,8 @@ class Scene:
             kafka.bootstrap,
             [self.topic],
             source=dict(source or {}),
-            action={"type": "python", "config": self._action(work_s)},
-            options={"window": {"max_records": WINDOW // 2}} | dict(options or {}),
+            action=self.way.action({"log": str(self.log), "work_s": work_s}),
+            options={"window": {"max_records": WINDOW}} | dict(self.way.options) | dict(options or {}),
         )
         self.document |= more
         self.file.write_text(json.dumps(self.document))
@@ -205,9 +241,6 @@ class Scene:
         self.instances: list[PenstockProcess] = []
         self.begun = time.monotonic()
 
-    def _action(self, work_s: float) -> dict[str, Any]:
-        return {"callable": f"{EFFECTS}:act", "config": {"log": str(self.log), "work_s": work_s}}
-
     # -- instances -------------------------------------------------------------------------
 
     def run_in(self, engine: Engine) -> PipelineRunner:
@@ -218,7 +251,8 @@ class Scene:
     def start(self, *, ready: bool = True, **env: str) -> PenstockProcess:
         """One more instance of the pipeline."""
         folder = self.folder / f"instance-{len(self.instances) + 1}"
-        process = PenstockProcess(["run", self.file], folder=folder, env=self.env | env)
+        named = {"PENSTOCK_TEST_INSTANCE": folder.name}
+        process = PenstockProcess(["run", self.file], folder=folder, env=self.env | named | env)
         self.instances.append(process.start())
         return process.wait_ready(WAIT_S) if ready else process
 
@@ -230,6 +264,12 @@ class Scene:
 
     def clear(self, failpoint: str) -> None:
         (self.failpoints / failpoint).unlink(missing_ok=True)
+        (self.failpoints / f"{failpoint}.held").unlink(missing_ok=True)
+
+    def held(self, failpoint: str) -> None:
+        """Wait until a process is held at this place, where `wait` was set."""
+        held = self.failpoints / f"{failpoint}.held"
+        until(held.exists, WAIT_S, lambda: f"a process to be held at {failpoint}; {self.story()}")
 
     # -- what has happened -----------------------------------------------------------------
 
@@ -238,7 +278,10 @@ class Scene:
             return []
         # The last line may be half written.
         lines = self.log.read_bytes().rpartition(b"\n")[0].splitlines()
-        return [Effect(At(t, p, o), key, seq, time_, pid) for t, p, o, key, seq, time_, pid in map(json.loads, lines)]
+        return [
+            Effect(At(t, p, o), key, seq, time_, pid, began, instance)
+            for t, p, o, key, seq, time_, pid, began, instance in map(json.loads, lines)
+        ]
 
     def count(self) -> int:
         return self.log.read_bytes().count(b"\n") if self.log.exists() else 0
@@ -285,8 +328,9 @@ class Scene:
         )
 
     def verdict(self, allowed: Allowance = NOTHING, **how: Any) -> Report:
-        """After `finish`: fail with a readable report unless everything was kept."""
+        """Once everything has stopped: fail with a readable report unless everything was kept."""
         filtered = how.pop("filtered", None)
+        how.setdefault("ordering", self.way.ordering)
         history = self.history()
         if filtered is not None:
             history.filtered = filtered

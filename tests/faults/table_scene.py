@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,11 +23,13 @@ def value(seq: int) -> bytes:
 class TableScene(Scene):
     """Events are appended: a table that has no key shows every row that is written twice."""
 
-    def __init__(self, kafka: KafkaClient, folder: Path, name: str, url: str, *, partitions: int = 2) -> None:
+    def __init__(
+        self, kafka: KafkaClient, folder: Path, name: str, url: str, *, partitions: int = 2, **more: Any
+    ) -> None:
         columns = {"seq": {"from": "seq", "type": "bigint"}, "n": {"cel": "event.bad ? 1 / 0 : 1", "type": "bigint"}}
         config = {"url": url, "table": "effects", "columns": columns, "metadata": True, "create": True}
         action = {"type": "table", "config": config}
-        super().__init__(kafka, folder, name, partitions=partitions, values=value, action=action)
+        super().__init__(kafka, folder, name, partitions=partitions, values=value, action=action, **more)
         self._rows = sa.create_engine(url, pool_pre_ping=True)
 
     def rows(self) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.faults.checker import Allowance, At, Committed, Effect, History, Produced, check
+from tests.faults.checker import Allowance, At, Committed, Effect, Fault, History, Produced, check
 
 T = ("orders", 0)
 
@@ -93,3 +93,39 @@ def test_the_report_can_be_read() -> None:
     told = str(check(run(effects(0, 1, 5))))
     assert "lost: 1\n  orders/0: 3 events: 2\u20134" in told
     assert "skipped: 1\n  orders/0: committed 6 (next_offset None) while these were open: 2\u20134" in told
+
+
+def test_each_repetition_needs_a_fault_between_its_effects_and_within_what_that_one_allows() -> None:
+    # Effects happen at 0, 1, 2, …: offsets 1 and 2 again at 3 and 4, offset 3 again at 6.
+    history = run(effects(0, 1, 2, 1, 2, 3, 3, 4, 5))
+    kill, other = Fault("kill", 2.2, 2.8, Allowance.kill(2)), Fault("other kill", 5.2, 5.8, Allowance.kill(1))
+
+    def breaches(*faults: Fault) -> list[str]:
+        return [breach.text for breach in check(history, faults=faults).breaches if breach.kind == "duplicated"]
+
+    assert check(history, faults=[kill, other]).clean
+    assert breaches(kill) == ["offset 3 took effect at 5.000 and 6.000, without a fault"]
+    # Two faults that allow enough together, but one of them too little.
+    small, large = Fault("small", 2.2, 2.8, Allowance.kill(1)), Fault("large", 5.2, 5.8, Allowance.kill(9))
+    assert breaches(small, large) == ["offset 2 took effect at 2.000 and 4.000, more than small allows"]
+    assert check(history, allowed=Allowance(repeats=10, rewinds=10)).clean, "added up they would hide it"
+
+
+def test_going_back_needs_a_fault_too() -> None:
+    history = run(effects(0, 1, 2, 1, 2, 3, 4, 5))
+    late = Fault("late", 4.5, 4.6, Allowance.kill(9))
+    assert {breach.kind for breach in check(history, faults=[late]).breaches} == {"duplicated", "reordered"}
+
+
+def test_two_owners_must_not_act_side_by_side() -> None:
+    def act(offset: int, began: float, ended: float, instance: str) -> Effect:
+        return Effect(At(*T, offset), f"k{offset % 2}", offset * 10, ended, 7, began, instance)
+
+    handed_over = run([act(0, 0, 1, "a"), act(1, 1, 2, "a"), act(2, 2, 3, "b")], Committed(T, 3, 9.0), records=3)
+    assert check(handed_over, turns=1).clean
+    assert [breach.kind for breach in check(handed_over, turns=0).breaches] == ["overlapping"]
+    side_by_side = run([act(0, 0, 1, "a"), act(2, 1.5, 1.8, "b"), act(1, 1, 2, "a")], Committed(T, 3, 9.0), records=3)
+    told = [breach.text for breach in check(side_by_side, turns=1).breaches if breach.kind == "overlapping"]
+    assert told == ["b began 2 while a acted on 1"]
+    begun_late = run([act(0, 0, 1, "a"), act(1, 1, 2, "b"), act(1, 3, 4, "a"), act(2, 4, 5, "b")], records=3)
+    assert "overlapping" in {breach.kind for breach in check(begun_late, turns=1).breaches}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.faults.checker import NOTHING, Allowance
+from tests.faults.checker import NOTHING, Allowance, Fault
 from tests.faults.outcome import Row
 from tests.faults.scene import SESSION_S, WAIT_S, WINDOW, Scene, fed
 from tests.support.group import OtherMember
@@ -61,16 +62,18 @@ def test_the_coordinator_is_killed_and_comes_back(cluster: KafkaCluster, tmp_pat
 
 
 def test_every_broker_is_restarted_one_after_the_other(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
-    allowed = Allowance.lost_session(WINDOW) + Allowance.lost_session(WINDOW) + Allowance.lost_session(WINDOW)
+    allowed, faults = Allowance.lost_session(WINDOW), []
     with Scene(cluster, tmp_path, "rolling", replication=3) as scene:
         with fed(scene):
             scene.start()
             scene.more(100)
             for broker in cluster.brokers:
+                began = time.monotonic()
                 broker.restart()
                 scene.more(200)
+                faults.append(Fault(f"restart of broker {broker.node_id}", began, time.monotonic(), allowed))
         scene.stop_all()
-    row.kept(scene.verdict(allowed), allowed)
+    row.kept(scene.verdict(faults=faults), allowed)
 
 
 def test_all_brokers_are_away_for_longer_than_a_session(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
@@ -112,3 +115,30 @@ def test_a_rebalance_storm(cluster: KafkaCluster, tmp_path: Path, row: Row, orde
             recovered = on_again(scene)
         scene.stop_all()
     row.kept(scene.verdict(ordering=ordering), NOTHING, recovered)
+
+
+@pytest.mark.parametrize("way", ["plain", "keyed"])
+def test_instances_that_act_come_and_go(cluster: KafkaCluster, tmp_path: Path, row: Row, way: str) -> None:
+    """Acts that last almost as long as a drain may: partitions move while one of them runs, and none is cut off."""
+    rounds = 3
+
+    def value(seq: int) -> bytes:
+        return json.dumps({"seq": seq, "work_s": 1.5 if seq % 60 == 13 else 0}).encode()
+
+    options = {"drain_timeout": "10s"}
+    name = f"acting-{way}"
+    with Scene(cluster, tmp_path, name, replication=3, values=value, way=way, options=options, rate=60) as scene:
+        with fed(scene):
+            scene.start()
+            scene.more(60)
+            for _ in range(rounds):
+                second = scene.start()
+                until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
+                name = second.folder.name
+                until(lambda name=name: any(e.instance == name for e in scene.effects()), WAIT_S, scene.story)
+                scene.more(60)
+                assert second.stop() == 0
+                until(lambda: scene.owners() == [4], WAIT_S, scene.story)
+                recovered = on_again(scene)
+        scene.stop_all_living()
+    row.kept(scene.verdict(turns=2 * rounds), NOTHING, recovered)

@@ -59,7 +59,10 @@ def handed_over(scene: Scene, living: PenstockProcess, began: float) -> float:
     return (until(first, WAIT_S, lambda: f"the partitions to be taken over; {scene.story()}") or began) - began
 
 
-@pytest.mark.parametrize("failpoint", ["after-act", "after-settle", "before-commit", "after-commit", "mid-rebalance"])
+FAILPOINTS = ["after-act", "before-settle", "after-settle", "before-commit", "after-commit", "mid-rebalance"]
+
+
+@pytest.mark.parametrize("failpoint", FAILPOINTS)
 def test_kill_9_at(cluster: KafkaCluster, tmp_path: Path, row: Row, failpoint: str) -> None:
     allowed = Allowance.kill(WINDOW)
     with scene_of(cluster, tmp_path, f"kill-{failpoint}") as scene:
@@ -109,7 +112,8 @@ def test_an_instance_frozen_beyond_its_session(
             until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
             scene.more(400)
         scene.stop_all()
-    row.kept(scene.verdict(allowed), allowed)
+    # Away with the session and back: only the act that was frozen may end late.
+    row.kept(scene.verdict(allowed, turns=3, late=1), allowed)
 
 
 def test_an_instance_frozen_while_idle_beyond_its_session(
@@ -169,23 +173,7 @@ def test_the_driver_alone_is_frozen_and_its_workers_go_on(
             until(lambda: scene.owners() == [2, 2], WAIT_S, scene.story)
             scene.more(400)
         scene.stop_all()
-    row.kept(scene.verdict(allowed), allowed)
-
-
-def test_worker_processes_are_killed_again_and_again(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:
-    times = 4
-    allowed = Allowance(repeats=times * WINDOW, rewinds=times)
-    with scene_of(cluster, tmp_path, "workers", work_s=0.001) as scene:
-        with fed(scene):
-            instance = scene.start()
-            for _ in range(times):
-                scene.more(200)
-                for worker in instance.workers():
-                    worker.kill()
-            scene.more(200)
-        scene.stop_all()
-    row.kept(scene.verdict(allowed), allowed)
-    assert not [letter for letter in scene.letters() if letter.stage == "crash"], "an innocent event was blamed"
+    row.kept(scene.verdict(allowed, turns=3, late=1), allowed)
 
 
 def test_a_stop_while_every_broker_is_away_ends_in_time(cluster: KafkaCluster, tmp_path: Path, row: Row) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.faults.checker import Allowance
 from tests.faults.outcome import Row
-from tests.faults.scene import EFFECTS, Scene
+from tests.faults.scene import EFFECTS, WAYS, WINDOW, Scene
 from tests.support.engine import Engine
 from tests.support.kafka import KafkaBroker
 
@@ -27,16 +26,9 @@ STAGES = HARD | {
     "transform": {"transform"},
     "transform-exit": {"transform"},
 }
-WAYS: dict[str, dict[str, Any]] = {
-    "serial": {},
-    "strands": {"ordering": "key", "concurrency": 8},
-    "unordered": {"ordering": "none", "concurrency": 8},
-    "batches": {},
-}
-ORDER = {"strands": "key", "unordered": "none"}
-CASES = [(way, kind) for way in ("serial", "strands", "unordered") for kind in (*SOFT, *HARD)]
+CASES = [(way, kind) for way in ("plain", "keyed", "unordered", "deferred") for kind in (*SOFT, *HARD)]
 # What a batch action raises concerns its whole batch; so only what it can say of one event, and what kills it.
-CASES += [("batches", kind) for kind in ("decode", "filter", "raise", "end", "hang")]
+CASES += [("batch", kind) for kind in ("decode", "filter", "raise", "end", "hang")]
 
 
 def positions(kind: str, *, good: int = 2) -> list[str | None]:
@@ -59,11 +51,10 @@ def test_poison(kafka: KafkaBroker, poisoned: Engine, tmp_path: Path, row: Row, 
         "filters": [{"type": f"{EFFECTS}:Choosy"}],
         "transform": [{"type": "python", "config": {"callable": f"{EFFECTS}:change"}}],
     }
-    options = {"breaker": {"enabled": False}, "timeout": "2s"} | WAYS[way]
+    options = {"breaker": {"enabled": False}, "timeout": "2s"}
     allowed = Allowance(repeats=2 * len(wanted), rewinds=2 * len(wanted)) if kind in HARD else Allowance()
-    with Scene(kafka, tmp_path, f"poison-{way}-{kind}", partitions=1, values=value, options=options, **steps) as scene:
-        if way == "batches":
-            scene.document["action"] = {"type": f"{EFFECTS}:Batched", "config": {"log": str(scene.log)}}
+    name = f"poison-{way}-{kind}"
+    with Scene(kafka, tmp_path, name, partitions=1, values=value, way=way, options=options, **steps) as scene:
         scene.feed.send(len(wanted))
         flow = scene.run_in(poisoned)
         scene.caught_up()
@@ -72,4 +63,49 @@ def test_poison(kafka: KafkaBroker, poisoned: Engine, tmp_path: Path, row: Row, 
     letters = {letter.offset: letter.stage for letter in scene.letters()}
     assert sorted(letters) == expected
     assert set(letters.values()) <= STAGES[kind]
-    row.kept(scene.verdict(allowed, ordering=ORDER.get(way, "partition")), allowed)
+    row.kept(scene.verdict(allowed), allowed)
+
+
+MIXES = {
+    "in one batch": {2: "raise", 3: "kill", 4: "raise", 5: "decode"},
+    "death in a later batch": {1: "raise", 2: "decode", 60: "filter", 130: "kill", 140: "raise"},
+    "deaths in several batches": {
+        5: "raise",
+        40: "kill",
+        41: "raise",
+        120: "end",
+        121: "raise",
+        220: "kill",
+        290: "raise",
+    },
+    "hang in a later batch": {1: "raise", 60: "raise", 130: "hang", 131: "raise"},
+    "death of a later window": {1: "raise", 199: "raise", 201: "kill", 203: "raise"},
+}
+"""What stands where: a unit reads half a window at once, and a window ends after 200 events."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mix", MIXES)
+def test_soft_failures_and_deaths(  # noqa: PLR0917 - fixtures and parameters
+    kafka: KafkaBroker, poisoned: Engine, tmp_path: Path, row: Row, way: str, mix: str
+) -> None:
+    wanted, sent = MIXES[mix], 300
+
+    def value(seq: int) -> bytes:
+        do = wanted.get(seq)
+        return b"\xffpoison" if do == "decode" else json.dumps({"seq": seq, "do": do}).encode()
+
+    options = {"breaker": {"enabled": False}, "timeout": "2s"}
+    filters = [{"type": f"{EFFECTS}:Choosy"}]
+    name = f"mix-{way}-{mix.replace(' ', '-')}"
+    with Scene(kafka, tmp_path, name, partitions=1, values=value, way=way, options=options, filters=filters) as scene:
+        scene.feed.send(sent)
+        flow = scene.run_in(poisoned)
+        scene.caught_up()
+        poisoned.stop(flow)
+    # Each deadly event kills twice; each death repeats what was not returned.
+    deaths = 2 * sum(do in HARD for do in wanted.values())
+    allowed = Allowance(repeats=deaths * WINDOW, rewinds=deaths)
+    assert {letter.offset for letter in scene.letters()} == set(wanted)
+    assert all(letter.stage in STAGES[wanted[letter.offset]] for letter in scene.letters())
+    row.kept(scene.verdict(allowed), allowed)

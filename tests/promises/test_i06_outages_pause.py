@@ -78,6 +78,28 @@ def test_i06_the_target_is_away(engine: Engine, broker: KafkaBroker, tmp_path: P
     assert scene.verdict().dead_letters == 0
 
 
+def test_i06_an_outage_of_one_event_of_a_batch_repeats_none_of_the_others(
+    engine: Engine, broker: KafkaBroker, tmp_path: Path
+) -> None:
+    """F13: the target of some events is away; those behind them in the batch have taken effect, once."""
+
+    def value(seq: int) -> bytes:
+        return json.dumps({"seq": seq, "do": "away" if seq in (4, 9) else None}).encode()
+
+    options = {"ordering": "none"}
+    with Scene(broker, tmp_path, "i06-partial", partitions=1, values=value, way="batch", options=options) as scene:
+        (tmp_path / "partly-away").touch()
+        scene.feed.send(30)
+        flow = scene.run_in(engine)
+        waiting(flow, "the target of this event is away")
+        until(lambda: scene.count() == 28, WAIT_S, lambda: f"{scene.count()} {flow.state} {flow.reason}")
+        # One attempt more: it concerns those two alone.
+        (tmp_path / "partly-away").unlink()
+        scene.caught_up()
+        engine.stop(flow)
+    assert scene.verdict(ordering="none").dead_letters == 0
+
+
 def test_i06_the_store_is_away_and_failures_wait_for_it(
     engine: Engine, broker: KafkaBroker, postgres: PostgresServer, tmp_path: Path
 ) -> None:

@@ -12,8 +12,13 @@ from tests.support.engine import Engine
 from tests.support.kafka import KafkaBroker
 from tests.support.waiting import until
 
-AT_MOST_S = 10.0
-"""Longest wait of an event of the quiet pipeline: a worker that is replaced, on a busy machine."""
+TIMEOUT_S = 3.0
+"""`timeout` of the pipelines that hang; `test_matrix_neighbours` has the default."""
+REPLACED_S = 10.0
+"""A worker that is replaced, on a busy machine, and how long the watch over lanes waits beyond a time-out."""
+AT_MOST_S = TIMEOUT_S + REPLACED_S
+"""Longest wait of an event of the quiet pipeline. An action that holds the interpreter's lock stops every thread of its
+process: nothing but the end of its time-out, from outside, frees its mates."""
 USUAL_S = 0.5
 
 
@@ -29,8 +34,8 @@ def test_i07_a_quiet_pipeline_goes_on_beside_bad_neighbours(engine: Engine, kafk
         Scene(kafka, tmp_path / do, f"i07-{do}", partitions=2, values=lambda _, do=do: always(do), options=options)
         for do, options in (
             ("raise", no_breaker | wide),
-            ("hang", no_breaker | {"timeout": "3s"}),
-            ("seize", no_breaker | {"timeout": "3s"}),
+            ("hang", no_breaker | {"timeout": f"{TIMEOUT_S:g}s"}),
+            ("seize", no_breaker | {"timeout": f"{TIMEOUT_S:g}s"}),
             ("end", no_breaker),
             ("flood", wide),
         )

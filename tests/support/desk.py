@@ -24,6 +24,8 @@ class Desk:
     snapshot: str = field(default_factory=new_id)
     limits: dict[str, Any] = field(default_factory=dict)
     """Columns of the project."""
+    definition: dict[str, Any] = field(default_factory=dict)
+    """Steps of the workflow."""
 
     def __post_init__(self) -> None:
         Store.open(self.url).close()
@@ -35,7 +37,7 @@ class Desk:
         rows: list[tuple[sa.Table, dict[str, Any]]] = [
             (projects, {"id": self.project, "name": name, **times, **self.limits}),
             (workflows, {"id": self.workflow, "project_id": self.project, "name": "Lab results", **times}),
-            (snapshots, {"id": self.snapshot, **of, "version": "1", "definition": {}, "inserted_at": now}),
+            (snapshots, {"id": self.snapshot, **of, "version": "1", "definition": self.definition, "inserted_at": now}),
             (triggers, {"id": self.trigger, **of, "name": "kafka", **times}),
         ]
         with self.engine.begin() as connection:

@@ -151,15 +151,8 @@ class PenstockProcess:
         return [driver, *driver.children(recursive=True)]
 
     def workers(self) -> list[psutil.Process]:
-        """The processes that act: forked from a lane's daemon, which is not among them."""
-
-        def is_daemon(process: psutil.Process | None) -> bool:
-            try:
-                return process is not None and "penstock.worker.daemon" in process.cmdline()
-            except psutil.NoSuchProcess:
-                return False
-
-        return [process for process in self.tree() if is_daemon(process) and is_daemon(process.parent())]
+        """The processes that act."""
+        return worker_processes(self.pid)
 
     def summary(self) -> Any:
         """The JSON that `--json` ends standard output with."""
@@ -191,6 +184,24 @@ class PenstockProcess:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def worker_processes(driver: int) -> list[psutil.Process]:
+    """The processes below a driver that act: forked from a lane's daemon, which is not among them."""
+
+    def is_daemon(process: psutil.Process | None) -> bool:
+        try:
+            return process is not None and "penstock.worker.daemon" in process.cmdline()
+        except psutil.NoSuchProcess:
+            return False
+
+    def is_worker(process: psutil.Process) -> bool:
+        try:
+            return is_daemon(process) and is_daemon(process.parent())
+        except psutil.NoSuchProcess:
+            return False
+
+    return [process for process in psutil.Process(driver).children(recursive=True) if is_worker(process)]
 
 
 def metric_sum(text: str, name: str, labels: Mapping[str, str]) -> float:

@@ -2,7 +2,7 @@
 
 When PENSTOCK_FAILPOINTS names a folder, the file `<folder>/<name>` says what happens at that place: `kill` and `stop`
 (the signal a kernel would send), `error`, or `wait` until the file is gone. The first three happen once: the file is
-removed first, so that the process that comes after runs through.
+removed first, so that the process that comes after runs through. While a process waits, `<name>.held` holds its id.
 """
 
 from __future__ import annotations
@@ -39,8 +39,11 @@ def _obey(file: Path) -> None:
     except FileNotFoundError:
         return
     if wanted == "wait":
+        held = file.with_name(f"{file.name}.held")
+        held.write_text(str(os.getpid()))
         while file.exists():
             time.sleep(_HOLD_S)
+        held.unlink(missing_ok=True)
         return
     file.unlink(missing_ok=True)
     if wanted == "kill":

@@ -73,6 +73,8 @@ class UnitResult:
         self.retried = 0
         self.act_errors = 0
         self.failures: list[FailedEvent] = []
+        self.deferred = 0
+        """Events whose acknowledgement was deferred: the breaker counts them as seen, whenever it comes."""
         self.latencies = Latencies()
         self.halt: Halt | None = None
         self.lock = threading.Lock()
@@ -95,6 +97,10 @@ class UnitResult:
             with self.lock:
                 self.acted += count
                 self.acted_by[partition] = self.acted_by.get(partition, 0) + count
+
+    def add_deferred(self) -> None:
+        with self.lock:
+            self.deferred += 1
 
     def add_filtered(self, partition: Partition) -> None:
         with self.lock:
@@ -124,7 +130,8 @@ class UnitResult:
             else:
                 self.failed_by[partition] = self.failed_by.get(partition, 0) + 1
             counts = self._breaker is not None and record.offset() >= self._again_below.get(partition, 0)
-            reason = self._breaker.failed(self.acted + len(self.failures)) if self._breaker and counts else None
+            seen = self.acted + self.deferred + len(self.failures)
+            reason = self._breaker.failed(seen) if self._breaker and counts else None
             if reason and self.halt is None:
                 text = f"{reason}; the last one: {failed.failure.error}"
                 self.halt = Halt("breaker", failed.failure.error_code, text)

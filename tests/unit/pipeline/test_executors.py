@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from penstock.config.spec import PipelineSpec
+from penstock.config.spec import BreakerSpec, PipelineSpec
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event, Record
+from penstock.pipeline.breaker import Breaker
 from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.batch import BatchExecutor
 from penstock.pipeline.executors.executor import ActionExecutor
@@ -191,3 +192,21 @@ def test_a_batch_that_gives_too_few_results_fails_its_events_clearly() -> None:
     assert {failed.failure.error for failed in result.failures} == {
         "act_batch returned 1 results for 3 events (return one result per event, in order)"
     }
+
+
+def test_deferred_events_count_for_the_breaker() -> None:
+    """One in ten fails, the others are acknowledged later: the failures are not all that the breaker sees."""
+
+    def act(event: Event) -> Any:
+        if event.value["id"] % 10 == 7:
+            raise ValueError("poison")
+        return False
+
+    result = UnitResult(lambda text: text, throw=False, breaker=Breaker(BreakerSpec(ratio=0.5, window=20)))
+    executor = SerialExecutor(chain(Acts(act)), spec())
+    executor.begin(result, Deadline.after(5.0))
+    executor.feed(items(500))
+    executor.finish()
+    executor.close()
+    assert len(result.failures) == 50
+    assert result.halt is None

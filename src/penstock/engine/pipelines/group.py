@@ -44,9 +44,9 @@ def new_epoch() -> int:
 
 
 class PauseDetector:
-    """Detects that nothing was heard of the group for longer than a third of the session timeout: the process was paused
-    (SIGSTOP, swap, CPU starvation), or the coordinator does not answer. After that, ownership of the partitions is
-    verified by a commit before anything is planned.
+    """Detects that the group was silent for longer than a third of the session timeout: the process was paused (SIGSTOP,
+    swap, CPU starvation), or the coordinator does not answer. After that, ownership of the partitions is verified by a
+    commit before anything is planned.
 
     Ticked by a runner's thread when rebalances were served, read by lane threads.
     """
@@ -111,7 +111,7 @@ class Membership(ABC):
 
     @abstractmethod
     def poll(self, timeout: float) -> bool:
-        """Serve rebalances for up to `timeout` seconds; True when they were served: what is still owned then is ours."""
+        """Serve rebalances for up to `timeout` seconds; True when they were served: what is owned then is still ours."""
 
     @abstractmethod
     def resolve(self) -> bool:
@@ -459,6 +459,8 @@ class StatelessMembership(LogMembership):
     commits = False
     _positions: dict[Partition, Remembered]
     _starts: dict[str, FirstStart] | None = None
+    _outage: str | None = None
+    """Why the last look for new partitions failed: what is shown until the cluster answers."""
 
     def join(self) -> None:
         self._positions = getattr(self, "_positions", {})
@@ -473,11 +475,19 @@ class StatelessMembership(LogMembership):
             except Unavailable as error:
                 # L6: an outage moves no position.
                 self._looked_at = self._clock.monotonic()
-                self._trouble = str(error)
+                self._trouble = self._outage = str(error)
         return True
+
+    @property
+    def _client_error(self) -> str | None:
+        return self._outage
+
+    def _clear_client_error(self) -> None:
+        self._outage = None
 
     def _take_new_partitions(self) -> None:
         counts = self._cluster.topics(timeout=10.0)
+        self._outage = None
         self.count_partitions(counts)
         names = self.spec.source.config.subscribed(counts)
         known = set(self._partitions.owned()) | self._unlocated | set(self._blocked)

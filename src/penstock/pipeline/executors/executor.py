@@ -201,7 +201,9 @@ class ActionExecutor(ABC):
                     self.deferred[place] = (item, self.clock.monotonic() + self.spec.options.deferral_timeout)
             if early:
                 self.result.add_acted(place[:2])
-            return "done" if early else "deferred"
+                return "done"
+            self.result.add_deferred()
+            return "deferred"
         wrong = ActResult(
             f"act returned {type(result).__name__}",
             received=type(result).__name__,

@@ -222,16 +222,30 @@ def test_a_window_that_does_not_end_is_killed_and_its_event_fails_with_the_stage
     bench.add(pipeline)
 
     def hang(request: WindowRequest) -> None:
-        bench.time._pass(request.seconds + 3.0 + 4.9)
-        bench.dispatcher._end_overdue()
-        assert bench.backend.killed == []
-        bench.time._pass(0.2)
-        bench.dispatcher._end_overdue()
+        until = bench.time.now + request.seconds + 3.0 + 4.9
+        while bench.time.now < until:
+            bench.time._pass(1.0)
+            assert bench.backend.killed == []
+            bench.dispatcher._end_overdue()
         assert len(bench.backend.killed) == 1
 
     bench.backend.during = hang
     bench.window("shared-0")
     assert [stage for _, _, stage, _ in pipeline.lost] == ["timeout"]
+
+
+def test_l6_a_pause_of_the_driver_makes_no_window_overdue(bench: Bench) -> None:
+    pipeline = Pipeline("p", timeout=3.0)
+    bench.add(pipeline)
+
+    def freeze(_: WindowRequest) -> None:
+        bench.time._pass(60.0)
+        bench.dispatcher._end_overdue()
+        assert bench.backend.killed == []
+
+    bench.backend.during = freeze
+    bench.window("shared-0")
+    assert pipeline.lost == []
 
 
 def test_a_detached_unit_has_the_time_of_its_own_action(bench: Bench) -> None:

@@ -152,6 +152,22 @@ def test_f6_a_stateless_pipeline_keeps_its_positions_through_an_outage(outage: s
     assert positions(driver) == {A: 110, B: 110}
 
 
+def test_an_outage_of_a_stateless_pipelines_broker_is_shown_until_it_answers() -> None:
+    driver = Driver(spec(source={"start": "latest", "stateless": True}), t=[100, 100])
+    driver.runner.membership.join()
+    driver.tick()
+    assert driver.runner.membership.trouble() is None
+    driver.cluster.unavailable = True
+    driver.pass_time(60)
+    driver.tick()
+    assert driver.runner.membership.trouble()
+    assert not driver.runner.membership.is_well
+    driver.cluster.unavailable = False
+    driver.pass_time(10)
+    driver.tick()
+    assert driver.runner.membership.trouble() is None
+
+
 def test_f6_a_stateless_pipeline_that_was_stopped_begins_by_its_policy_again() -> None:
     driver = Driver(spec(source={"start": "latest", "stateless": True}), t=[100, 100])
     driver.runner.membership.join()
