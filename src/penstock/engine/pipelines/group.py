@@ -44,9 +44,9 @@ def new_epoch() -> int:
 
 
 class PauseDetector:
-    """Detects that the group was silent for longer than a third of the session timeout: the process was paused (SIGSTOP,
-    swap, CPU starvation), or the coordinator does not answer. After that, ownership of the partitions is verified by a
-    commit before anything is planned.
+    """Detects that the group was silent for longer than a third of the session timeout: the process was paused (by
+    SIGSTOP, swap, CPU starvation), or the coordinator does not answer. After that, ownership of the partitions is
+    verified by a commit before anything is planned.
 
     Ticked by a runner's thread when rebalances were served, read by lane threads.
     """
@@ -111,7 +111,7 @@ class Membership(ABC):
 
     @abstractmethod
     def poll(self, timeout: float) -> bool:
-        """Serve rebalances for up to `timeout` seconds; True when they were served: what is owned then is still ours."""
+        """Serve rebalances for up to `timeout` seconds; True when they were served, and what is owned is still ours."""
 
     @abstractmethod
     def resolve(self) -> bool:
