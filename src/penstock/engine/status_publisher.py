@@ -96,7 +96,7 @@ class StatusPublisher:
         waited for: the missing heartbeat shows that this instance is gone."""
         self._stopping = True
         if not self._loop.stop(self._stop_within) or self.trouble is not None:
-            log.warning("the store was not told of the stop", reason=self.trouble)
+            log.warning("the stop could not be written into the store", reason=self.trouble)
 
     @property
     def is_alive(self) -> bool:

@@ -31,10 +31,10 @@ class Tap:
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
         self._budget = _Budget(per_second, self._clock)
         self.dropped = 0
-        """Samples that nobody took in time."""
+        """Samples that were not read in time."""
 
     def take(self, most: int, timeout: float) -> list[Sample]:
-        """The next ones; none where none came within so many seconds."""
+        """The next ones; none where none came within `timeout` seconds."""
         with self._news:
             if not self._samples:
                 self._news.wait(timeout)

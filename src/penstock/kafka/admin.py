@@ -48,8 +48,8 @@ _ASKING_FOR_OFFSETS = "asking for offsets"
 _NOT_EMPTY = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.REBALANCE_IN_PROGRESS}
 
 _STRAGGLERS = 1.0
-"""Seconds to wait for the other leaders once the first has answered, or failed: one broker that is away must not hold
-up what the rest of the cluster knows."""
+"""Seconds to wait for the other leaders once the first has answered, or failed: one silent broker must not hold up what
+the rest of the cluster knows."""
 
 T = TypeVar("T")
 _Futures = dict[Any, Future[Any]]
@@ -108,7 +108,7 @@ class ClusterView:
         return client
 
     def close(self) -> None:
-        """End the client with its threads and connections; requests under way in other threads may fail. Later
+        """End the client with its threads and connections; requests of other threads may fail. Later
         ones raise `Unavailable`."""
         # The library has no close: the client ends when nothing refers to it.
         self._client = None

@@ -33,7 +33,7 @@ _SETTINGS: dict[str, Any] = {
 _PIPELINE_MAY_SET = ("client.id", "session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms")
 
 COMMIT_PATIENCE = 3.0
-"""Seconds to wait for the answer to a commit. The client itself waits without limit while the coordinator is away."""
+"""Seconds to wait for the answer to a commit. The client itself waits without limit for a silent coordinator."""
 _IDLE_WORKER = 60.0
 """Seconds for which an idle worker thread waits for a call before it waits again."""
 

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Callers share requests. One that comes while a request is under way gets the result of the next, as all others do
+    """Callers share requests. One that comes while a request is running gets the result of the next, as all others do
     that come before it begins: no result is older than the call."""
 
     def __init__(self, request: Callable[[], T]) -> None:

@@ -39,5 +39,5 @@ class Breaker:
         return f"{len(self._failures)} of the last {self._spec.window} events failed"
 
     def end(self, events: int) -> None:
-        """The unit has finished so many events."""
+        """The unit has finished this number of events."""
         self._seen = max(self._seen, self._before + events)

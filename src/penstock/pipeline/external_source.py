@@ -131,7 +131,7 @@ class ExternalReader:
         return arrival
 
     def _halt(self, error: BaseException) -> None:
-        """The pipeline fails; where the trouble is the world's, it begins anew after a while."""
+        """The pipeline fails; where the trouble lies outside, it starts over after a while."""
         code = getattr(error, "code", None)
         name = code if isinstance(code, str) else type(error).__name__
         text = str(error) if isinstance(error, SourceBroken) else f"its source raised {type(error).__name__}: {error}"

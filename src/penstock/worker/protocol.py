@@ -32,7 +32,7 @@ class RunsRequest:
     token: str
     """By which a process that has none yet claims from now on; never given to two."""
     claims: bool = True
-    """False: begin no more runs, and return when those under way have ended."""
+    """False: begin no more runs, and return when those that run have ended."""
 
 
 @dataclass(slots=True, frozen=True)

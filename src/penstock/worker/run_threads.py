@@ -22,7 +22,7 @@ Prepare = Callable[[Claim, Recorder], Execution]
 """Reads the run's version of its workflow; nothing is executed yet."""
 
 _NOT_THE_RUN = (Transient, NoSecretKey, WrongSecretKey)
-"""Errors of the preparation that are none of the run: the store is away, or the key of the secrets was changed."""
+"""Errors of the preparation that are none of the run: a silent store, or a key of the secrets that was changed."""
 
 
 @dataclass(eq=False)

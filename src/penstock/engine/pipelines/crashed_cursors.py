@@ -15,7 +15,7 @@ from penstock.tables.target import Target
 class CrashedCursors:
     """The cursors of one pipeline, as the driver reads and moves them. Tables and work orders alike: both have cursor
     and failures in the database that has their rows. Every method is one transaction, blocks for it, and raises
-    `Unavailable` where the database is away.
+    `Unavailable` where the database does not answer.
 
     The order that loses nothing, for an event at `offset`:
 

@@ -29,7 +29,7 @@ Say = Callable[[str | None], None]
 
 
 class _StoreThread(ABC):
-    """Works with the store until `end`; while the store is away, it reports that and waits."""
+    """Works with the store until `end`; while the store does not answer, it reports that and waits."""
 
     def __init__(self, name: str, say: Say, clock: Clock, threads: Threads) -> None:
         self._name, self._say, self._clock, self._threads = name, say, clock, threads
@@ -43,7 +43,7 @@ class _StoreThread(ABC):
         self._thread = self._threads.start(self._name, self._run, owner=type(self).__name__, ends="at `end`")
 
     def end(self, within: float | None = None) -> None:
-        """Finish what there is to do, within so many seconds if the store is away, and wait for it."""
+        """Finish what there is to do, within this many seconds if the store does not answer, and wait for it."""
         self._until = None if within is None else self._clock.monotonic() + within
         self._ending.set()
         if self._thread is not None:

@@ -427,7 +427,7 @@ class ReplayLane:
     # -- waiting ---------------------------------------------------------------------------
 
     def _durably(self, act: Callable[[], T]) -> T:
-        """Do something with the store; while it is away, wait: what was acted on must be noted."""
+        """Do something with the store; while it does not answer, wait: what was acted on must be noted."""
         away = Backoff(clock=self._clock)
         while True:
             try:

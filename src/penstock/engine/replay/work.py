@@ -62,7 +62,7 @@ class ReplaySegment:
     suspects: frozenset[int] = frozenset()
     """Events that were being worked on when a worker died: one that kills again, alone, is the killer."""
     few: int | None = None
-    """At most so many events in an isolated unit, where no log names the suspect."""
+    """Events that an isolated unit may take, where no log names the suspect."""
     killer: int | None = None
     """The event that killed its worker twice, until it has failed. What lies before it is done first."""
     clock: Clock = SYSTEM

@@ -49,7 +49,7 @@ _FAULT_PAUSE: Final = 1.0
 
 
 class RunStore(Protocol):
-    """What the scheduler asks the store; raises `Unavailable` while that is away."""
+    """What the scheduler asks the store; raises `Unavailable` while that does not answer."""
 
     def waiting(self) -> bool:
         """Whether there are runs to claim."""
@@ -311,7 +311,7 @@ class RunScheduler:
             try:
                 self.look(rung=self._heard())
             except Unavailable as error:
-                # L6: while the store is away no heartbeat can be written (F7).
+                # L6: while the store does not answer no heartbeat can be written (F7).
                 self._store.note_outage()
                 log.debug("the store does not answer", reason=error.message)
             except Exception as error:

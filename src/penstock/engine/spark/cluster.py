@@ -13,7 +13,7 @@ from penstock.core.errors import PenstockError, Terminal
 _EXECUTORS_WITHIN = 60.0
 """Seconds a cluster has to give the first executor."""
 _EXECUTORS_CALM = 1.0
-"""Executors come one by one; their number counts when it has not changed for so many seconds."""
+"""Executors come one by one; their number counts when it has not changed for this many seconds."""
 
 
 class SparkStartError(PenstockError, Terminal):

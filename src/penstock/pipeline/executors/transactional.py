@@ -102,8 +102,8 @@ class TransactionalExecutor(InlineExecutor):
     def open_cursors(self, assignments: Sequence[Assignment], *, replays: bool) -> None:
         """Read the cursors of these partitions in one query; `start_offset` then answers from memory.
 
-        Blocks for one transaction. Raises `Unavailable` where the database is away, and `Fenced` where another instance
-        opens the same partition for the first time.
+        Blocks for one transaction. Raises `Unavailable` where the database does not answer, and `Fenced` where another
+        instance opens the same partition for the first time.
         """
         if self._finished:
             self._parts, self.cursor_gaps, self._finished = {}, {}, False
@@ -357,7 +357,7 @@ class TransactionalExecutor(InlineExecutor):
         """I5: records of a topic that was deleted and created again are not written under the former topic's cursor.
 
         The client asks for records by the topic's name and offset, and reads on in the new topic where that is long
-        enough. Leader epochs never go back within a topic, and begin anew with a new one. What this does not find: a
+        enough. Leader epochs never go back within a topic, and start over with a new one. What this does not find: a
         new topic that is longer than the old position, before the driver has compared topic ids, where the old topic
         never had a second leader epoch, or where this process has written nothing of it yet.
         """
