@@ -95,6 +95,8 @@ class BuiltPipeline:
         self.chain = Chain.build(made.spec, ctx, clock)
         self.executor = executor_for(self.chain, made.spec, clock)
         source.executor = self.executor
+        if self.executor.has_cursor and not (made.spec.source.is_foreign or replays):
+            self.executor.verify_topics(made.client)
         self.external = view.attach(made, self.executor, self.scrub, clock) if view is not None else None
         self.breaker = Breaker(made.spec.options.breaker)
         self.rate_limiter = RateLimiter(clock)

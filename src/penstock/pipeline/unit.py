@@ -438,7 +438,7 @@ class UnitRun(threading.Thread):
         part.at_end = at_end and not unbegun
         part.cursor_gap = executor.cursor_gaps.get(key)
         trouble = reader.trouble
-        part.out_of_range, part.gone = key in trouble.out_of_range, key in trouble.gone
+        part.out_of_range, part.gone = key in trouble.out_of_range, key in (trouble.gone | executor.recreated)
         self.outcome.more = self.outcome.more or ((bool(unbegun) or not at_end) and part.blocked_for is None)
         return part
 

@@ -69,6 +69,8 @@ class Chunk:
     """Failures below this offset are dead letters by now."""
     throws: bool = False
     """True: nothing from the first refused event on is written, and the cursor stays at it."""
+    confirm: Callable[[], None] = lambda: None
+    """Called before the COMMIT; raises where the events must not be written after all."""
 
     def before(self, offset: int) -> Chunk:
         """The part of it below this offset."""
@@ -194,6 +196,7 @@ class SqlAction(Action, Generic[T]):
                 raise _Stopped(refused[0])
             noted = chunk.failed + [(_offset(each), chunk.encode(*each)) for each in refused]
             cursor.keep(connection, chunk.place, noted)
+            chunk.confirm()
             reach("before-transaction-commit")
         reach("after-transaction-commit")
         return Written(chunk.end, refused, taken.cut[1] if taken.cut else None)

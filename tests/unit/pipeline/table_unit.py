@@ -23,15 +23,6 @@ TOPIC = "t"
 KEY = (TOPIC, 0)
 
 
-class BrokerRecord(Record):
-    """A record that knows the leader epoch of its partition, as those of the client do."""
-
-    epoch = 0
-
-    def leader_epoch(self) -> int:
-        return self.epoch
-
-
 def table_spec(url: str, **options: Any) -> PipelineSpec:
     """A pipeline that writes `id` of every event whose `keep` is true."""
     columns = {"id": {"from": "id", "type": "bigint"}}

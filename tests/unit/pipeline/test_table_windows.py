@@ -63,9 +63,9 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
 def test_a_partition_whose_cursor_is_below_the_logs_start_moves_on(scene: Scene) -> None:
     lane = LaneProcess(CLOCK)
     scene.log(*map(record, range(3)))
-    scene.run(lane, Assignment("t", 0, 1, 0, topic_id="ID"))
+    scene.run(lane, Assignment("t", 0, 1, 0, topic_id="cluster/t"))
     scene.log(*map(record, range(9)))
-    (part,) = scene.run(LaneProcess(CLOCK), Assignment("t", 0, 2, 5, topic_id="ID", log_start=5)).partitions
+    (part,) = scene.run(LaneProcess(CLOCK), Assignment("t", 0, 2, 5, topic_id="cluster/t", log_start=5)).partitions
     assert (part.next_offset, part.cursor_gap) == (9, (3, 5))
 
 
@@ -73,7 +73,7 @@ def test_a_dedicated_pipeline_that_moves_lanes_and_back_does_not_fence_itself(sc
     one, two = LaneProcess(CLOCK), LaneProcess(CLOCK)
     for lane, end in ((one, 3), (two, 6), (one, 9)):
         scene.log(*map(record, range(end)))
-        outcome = scene.run(lane, Assignment("t", 0, 7, end - 3, topic_id="ID"))
+        outcome = scene.run(lane, Assignment("t", 0, 7, end - 3, topic_id="cluster/t"))
         assert outcome.halt is None
         assert [part.next_offset for part in outcome.partitions] == [end]
 
@@ -82,11 +82,11 @@ def test_a_failure_is_reported_by_one_outcome_of_those_that_the_driver_accepts(s
     lane = LaneProcess(CLOCK)
     log = [record(0), refused(1), filtered(2)]
     scene.log(*log)
-    first = scene.run(lane, Assignment("t", 0, 1, 0, topic_id="ID"))
+    first = scene.run(lane, Assignment("t", 0, 1, 0, topic_id="cluster/t"))
     assert [each.record.offset() for each in first.failures] == [1]
-    again = scene.run(lane, Assignment("t", 0, 1, 0, topic_id="ID"))
+    again = scene.run(lane, Assignment("t", 0, 1, 0, topic_id="cluster/t"))
     assert [each.record.offset() for each in again.failures] == [1], "the driver went on from before it"
     scene.log(*log, record(3))
-    accepted = scene.run(lane, Assignment("t", 0, 1, 3, topic_id="ID"))
+    accepted = scene.run(lane, Assignment("t", 0, 1, 3, topic_id="cluster/t"))
     assert accepted.failures == []
     assert [part.next_offset for part in accepted.partitions] == [4]

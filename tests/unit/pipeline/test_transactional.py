@@ -13,7 +13,7 @@ from penstock.core.clock import Clock
 from penstock.pipeline.messages import Assignment
 from penstock.tables import action as action_module
 from penstock.tables.errors import TargetUnavailable
-from tests.unit.pipeline.table_unit import BrokerRecord, Worker, filtered, record, refused
+from tests.unit.pipeline.table_unit import Worker, filtered, record, refused
 
 A = Assignment("t", 0, 1, 0, topic_id="id-1")
 Make = Callable[..., Worker]
@@ -250,38 +250,29 @@ def test_failures_of_a_unit_that_raised_are_reported_again(worker: Worker) -> No
 # -- a topic that was created again ----------------------------------------------------------
 
 
-def at_epoch(epoch: int, *offsets: int) -> list[BrokerRecord]:
-    made = []
-    for offset in offsets:
-        each = BrokerRecord(*record(offset))
-        each.epoch = epoch
-        made.append(each)
-    return made
+class Ids:
+    """What the cluster says about topic ids; asked when a chunk begins, answered before its COMMIT."""
+
+    def __init__(self, now: str) -> None:
+        self.now = now
+
+    def ask(self, _topic: str) -> Callable[[], str]:
+        return lambda: self.now
 
 
-def test_records_of_a_topic_created_again_are_not_written_under_the_old_cursor(make: Make) -> None:
-    now = [0.0]
-    worker = make(clock=Clock(monotonic=lambda: now[0], time=lambda: now[0]))
-    assert worker.run(A, at_epoch(4, 0, 1, 2)).next_offset == 3
+def test_f36_records_of_a_topic_created_again_are_not_written_under_the_old_cursor(make: Make) -> None:
+    worker, ids = make(), Ids("id-1")
+    worker.executor._topics = ids
+    assert worker.run(A, map(record, range(3))).next_offset == 3
+    ids.now = "id-2"
     for _ in range(2):
-        outcome = worker.run(replace(A, next_offset=3), at_epoch(0, 3, 4))
+        outcome = worker.run(replace(A, next_offset=3), map(record, (3, 4)))
         assert (outcome.halt, outcome.next_offset, outcome.acted) == ("topic-recreated", 3, 0)
-    # Within one chunk, too.
-    mixed = worker.run(replace(A, next_offset=3), [*at_epoch(4, 3), *at_epoch(0, 4)])
-    assert (mixed.halt, mixed.next_offset) == ("topic-recreated", 3)
-    new = worker.run(replace(A, epoch=2, topic_id="id-2"), at_epoch(0, 0, 1, 2, 3, 4))
+        assert worker.executor.recreated == {("t", 0)}
+    new = worker.run(replace(A, epoch=2, topic_id="id-2"), map(record, range(5)))
     assert (new.halt, new.began_at, new.next_offset) == (None, 0, 5)
+    assert worker.executor.recreated == set()
     assert worker.cursors == {"id-1": 3, "id-2": 5}
-
-
-def test_a_broker_whose_leader_epochs_go_back_does_not_stop_the_pipeline(make: Make) -> None:
-    now = [0.0]
-    worker = make(clock=Clock(monotonic=lambda: now[0], time=lambda: now[0]))
-    worker.run(A, at_epoch(4, 0))
-    assert worker.run(replace(A, next_offset=1), at_epoch(0, 1)).halt == "topic-recreated"
-    now[0] += 20.0
-    assert worker.run(replace(A, next_offset=1), at_epoch(0, 1)).next_offset == 2
-    assert worker.run(replace(A, next_offset=2), at_epoch(0, 2)).halt is None
 
 
 def test_what_is_known_of_a_topic_does_not_hold_for_one_of_the_same_name(make: Make) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from penstock.core.dead_letter import Stage
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
+from penstock.kafka.client import KafkaClientConfig
 from penstock.pipeline.accounting import Runs
 from penstock.pipeline.chain import Chain
 from penstock.pipeline.in_flight_log import InFlightSlots
@@ -52,6 +54,8 @@ class ActionExecutor(ABC):
     """Whether the target has the position of each partition, in the transaction that has the rows."""
     cursor_gaps: Mapping[Partition, tuple[int, int]] = MappingProxyType({})
     """Cursors that were below the log's start and were moved there in this unit: from, to."""
+    recreated: AbstractSet[Partition] = frozenset()
+    """Partitions whose topic is another one than the one assigned: found in this unit."""
 
     def __init__(self, chain: Chain, spec: PipelineSpec, clock: Clock = SYSTEM) -> None:
         self.chain = chain
@@ -97,6 +101,9 @@ class ActionExecutor(ABC):
     def start_offset(self, a: Assignment, *, replays: bool) -> int | None:  # noqa: ARG002 - as above
         """Where to read from, where the target decides; None: where the assignment says."""
         return None
+
+    def verify_topics(self, client: KafkaClientConfig) -> None:  # noqa: B027 - as above
+        """Check with this connection that records are of the assigned topic before they take effect."""
 
     def cursor(self, partition: Partition) -> int | None:  # noqa: ARG002 - as above
         """L1: the position to report, where the target decides; None: where the reader is."""

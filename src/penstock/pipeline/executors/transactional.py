@@ -4,7 +4,7 @@ one transaction with the partition's cursor."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,8 @@ from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
+from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.topic_identity import TopicIdentity
 from penstock.pipeline.accounting import Runs
 from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import coordinates, partition_of
@@ -30,16 +32,12 @@ log = logging.getLogger("penstock.table")
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE: Final = msgspec.msgpack.Decoder(FailedEvent).decode
-_RECREATION_HOLD: Final = 15.0
-"""Seconds for which nothing is written after the leader epoch of a partition went back. The driver compares topic ids
-every 5 s; when the id is still the same after three of these rounds, the broker numbers its epochs in its own way."""
-
 Collected = tuple[Item, FailedEvent | None]
 """An event to be written, or one that failed before it came here."""
 
 
 class TopicRecreated(Unavailable):
-    """The leader epoch of the records went back: the topic was probably deleted and created again."""
+    """The topic that was assigned does not exist any more; its name may stand for another one."""
 
     code = "topic-recreated"
 
@@ -93,8 +91,8 @@ class TransactionalExecutor(InlineExecutor):
         self._reported: dict[Partition, tuple[Place, int, int]] = {}
         """L4: place, epoch and next offset of an outcome with failures. An assignment that continues from exactly there
         says that they are dead letters. Lost with the process: then they are reported again, which changes nothing."""
-        self._leader_epochs: dict[Place, tuple[int, float | None]] = {}
-        """The highest leader epoch of records written, and until when a lower one is held back."""
+        self._topics: TopicIdentity | None = None
+        self.recreated: set[Partition] = set()
         self.cursor_gaps: dict[Partition, tuple[int, int]] = {}
 
     # -- where to begin --------------------------------------------------------------------
@@ -106,7 +104,7 @@ class TransactionalExecutor(InlineExecutor):
         instance opens the same partition for the first time.
         """
         if self._finished:
-            self._parts, self.cursor_gaps, self._finished = {}, {}, False
+            self._parts, self.cursor_gaps, self.recreated, self._finished = {}, {}, set(), False
         self._replays = replays
         if replays:
             for a in assignments:
@@ -265,7 +263,6 @@ class TransactionalExecutor(InlineExecutor):
         if not part.collected and part.end <= part.cursor:
             return True
         try:
-            self._check_leader_epoch(part)
             if self._replays:
                 self._write_again(part)
             else:
@@ -303,6 +300,7 @@ class TransactionalExecutor(InlineExecutor):
             encode,
             throws=self._throws,
             settled=part.settled,
+            confirm=self._confirmation(part),
         )
         began = self.clock.monotonic()
         self.slots.begin_ranges({part.assignment.key: (part.cursor, end)})
@@ -353,39 +351,24 @@ class TransactionalExecutor(InlineExecutor):
 
     # -- a topic that was created again ----------------------------------------------------
 
-    def _check_leader_epoch(self, part: Part) -> None:
+    def verify_topics(self, client: KafkaClientConfig) -> None:
+        self._topics = TopicIdentity.of(client)
+
+    def _confirmation(self, part: Part) -> Callable[[], None]:
         """I5: records of a topic that was deleted and created again are not written under the former topic's cursor.
 
         The client asks for records by the topic's name and offset, and reads on in the new topic where that is long
-        enough. Leader epochs never go back within a topic, and start over with a new one. What this does not find: a
-        new topic that is longer than the old position, before the driver has compared topic ids, where the old topic
-        never had a second leader epoch, or where this process has written nothing of it yet.
+        enough. So the id is asked for after the records were read, beside the statements of the transaction, and
+        compared before the COMMIT.
         """
-        if self._replays or not part.collected:
-            return
-        highest, held_until = self._leader_epochs.get(part.place, (-1, None))
-        first, last = _leader_epoch(part.collected[0][0]), _leader_epoch(part.collected[-1][0])
-        if first is None or last is None:
-            return
-        if last >= max(first, highest):
-            self._leader_epochs[part.place] = last, None
-            return
-        now = self.clock.monotonic()
-        if held_until is None:
-            held_until = now + _RECREATION_HOLD
-            self._leader_epochs[part.place] = max(first, highest), held_until
-        if now < held_until:
-            where = f"{part.place.topic}/{part.place.partition}"
-            raise TopicRecreated(
-                f"the leader epoch of {where} went back from {max(first, highest)} to {last}: the topic was probably"
-                " deleted and created again",
-                hint="nothing is written until its topic id was compared",
-            )
-        self._leader_epochs[part.place] = last, None
+        place = part.place
+        if self._topics is None or "/" in place.topic_id:
+            return lambda: None  # the cluster has no ids: the assignment has a substitute
+        answer = self._topics.ask(place.topic)
 
+        def confirm() -> None:
+            if answer() != place.topic_id:
+                self.recreated.add(part.assignment.key)
+                raise TopicRecreated(f"{place.topic} is another topic than the one that was assigned")
 
-def _leader_epoch(item: Item) -> int | None:
-    """None: not known, as of records that do not come from a broker."""
-    found = getattr(item.record, "leader_epoch", None)
-    epoch = found() if found is not None else None
-    return epoch if epoch is not None and epoch >= 0 else None
+        return confirm
