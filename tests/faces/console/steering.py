@@ -65,7 +65,7 @@ class Spark:
 class Flow:
     name: str
     spec: PipelineSpec
-    books: PipelineStats = field(default_factory=PipelineStats)
+    stats: PipelineStats = field(default_factory=PipelineStats)
 
 
 class Instance:
