@@ -261,7 +261,7 @@ def test_events_are_acknowledged_in_order_after_they_are_acted_on(site: Site) ->
     assert between[:6] == ["gives 0", "acts 0", "ack 0", "gives 1", "acts 1", "ack 1"]
     assert site.log[-4:] == ["ended", "flushed", "action closed", "source closed"]
     assert flow.stats.summary().acted == 25
-    assert (flow.state, flow.partitions()) == ("stopped", [])
+    assert (flow.state, flow.partition_statuses()) == ("stopped", [])
 
 
 def test_a_failed_event_is_acknowledged_once_its_dead_letter_is_durable(site: Site) -> None:
@@ -308,9 +308,7 @@ def test_a_killed_worker_loses_nothing(site: Site) -> None:
     site.put(6)
     flow = site.run("FileQueue", action={"3": "slow"})
     site.wait("begins 3", flow)
-    (lane,) = flow.lanes
-    pid = site.engine.instance.dispatcher.lanes[lane].pid
-    assert pid is not None
+    pid = _process_of(site, flow)
     os.kill(pid, signal.SIGKILL)
     site.wait("ack 5", flow)
     site.engine.stop(flow)
@@ -377,8 +375,7 @@ def test_sources_that_do_not_know_how_to_stop_are_stopped(site: Site, tmp_path: 
     both = [(site, site.run("OldStyle")), (deaf, deaf.run("Deaf"))]
     for each, flow in both:
         each.wait("gives 1", flow)
-    lanes = [site.engine.instance.dispatcher.lanes[flow.lanes[0]] for _, flow in both]
-    held = lanes[1].pid
+    held = _process_of(site, both[1][1])
     for each, flow in both:
         each.engine.stop(flow)
     site.wait("ended", both[0][1])
@@ -470,6 +467,15 @@ def test_a_source_that_is_not_there_is_a_problem_of_its_key(tmp_path: Path) -> N
     file.write_text(text.format("pathlib:Path"))
     (problem,) = load_checked([file]).problems
     assert "does not extend EventSource" in str(problem)
+
+
+def _process_of(site: Site, flow: PipelineRunner) -> int:
+    """Of the one lane that has the pipeline."""
+    dispatcher = site.engine.instance.dispatcher
+    (lane,) = dispatcher.lanes_of(flow)
+    process = dispatcher.lanes[lane].worker._process
+    assert process is not None
+    return process.pid
 
 
 def _is_alive(pid: int | None) -> bool:

@@ -273,6 +273,8 @@ class SimConsumer:
             self._answer(request, answer)
         else:
             world.situations.reach("commit with unknown result")
+            # I10 needs a broker that takes the last commit: a member that leaves without its answer may be repeated.
+            world.judge.deaths("a commit without an answer", self._group.name)
             world.spawn_in(self.process, "commit on its way", lambda: self._answer_later(request, answer))
         if asynchronous:
             if request.error is not None or not request.answered:

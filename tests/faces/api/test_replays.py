@@ -28,7 +28,7 @@ class Running:
 
     id: str = "i-1"
     spark: object = field(default_factory=object)
-    flows: list[Any] = field(default_factory=list)
+    runners: list[Any] = field(default_factory=list)
 
     def snapshot(self) -> list[Any]:
         return []
@@ -49,7 +49,7 @@ def replayed(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[LetterReplay]:
         begun.append(self)
 
     monkeypatch.setattr(LetterReplay, "run", run)
-    api.desk.instance = lambda: Running(flows=[Flow("orders", _SPEC)])  # type: ignore[assignment,return-value]
+    api.desk.instance = lambda: Running(runners=[Flow("orders", _SPEC)])  # type: ignore[assignment,return-value]
     return begun
 
 

@@ -33,7 +33,7 @@ class Instance:
 
     id: str = "i-1"
     taps: Taps = field(default_factory=Taps)
-    flows: list[Flow] = field(default_factory=list)
+    runners: list[Flow] = field(default_factory=list)
 
     def snapshot(self) -> list[Any]:
         return []
@@ -62,7 +62,7 @@ def sample(stage: TapStage, value: str | None, **more: Any) -> Sample:
 
 class Tapped:
     def __init__(self, api: Api, **given: Any) -> None:
-        self.api, self.instance = api, Instance(flows=[Flow("orders", spec(**given))])
+        self.api, self.instance = api, Instance(runners=[Flow("orders", spec(**given))])
         api.desk.instance = lambda: self.instance  # type: ignore[assignment, return-value]  # a part of one
 
     def look(self, samples: list[Sample], query: str = "") -> list[dict[str, Any]]:
