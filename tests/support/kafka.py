@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
@@ -215,6 +216,9 @@ class KafkaBroker(KafkaClient):
         """SIGSTOP: connections stay open and nothing answers."""
         assert self._process
         self._process.send_signal(signal.SIGSTOP)
+        pid = self._process.pid
+        # The signal takes effect a moment later; until then the broker answers.
+        until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, 10, "the broker to stand still")
 
     def unpause(self) -> None:
         assert self._process

@@ -110,6 +110,8 @@ class _Undone(Exception):
 class WorkOrder(SqlAction[Message | None]):
     """Dataclip, work order and run of each message, in one transaction with the cursor."""
 
+    copies = True
+
     config_model: ClassVar[type[WorkOrderConfig]] = WorkOrderConfig
     type_name: ClassVar[str] = "work_order"
 
@@ -149,7 +151,7 @@ class WorkOrder(SqlAction[Message | None]):
         except Fenced:
             raise
         except TargetUnavailable:
-            self._set_aside(chunk.place, chunk.events)
+            self.set_aside(chunk.place, chunk.events)
             raise
         self._tell(chunk.place, chunk.events, written.refused)
         return written
@@ -271,8 +273,8 @@ class WorkOrder(SqlAction[Message | None]):
             notices.tell_error(notices.Subject.of(self._subject, event.record), outcome)
         self._copy(place, [event for event, error in refused if isinstance(error, RowRefused)])
 
-    def _set_aside(self, place: Place, events: Sequence[Event]) -> None:
-        """The store is away: copies of what is in hand, each message once."""
+    def set_aside(self, place: Place, events: Sequence[Event]) -> None:
+        """The store does not answer: write copies of what is in hand to alternate storage, each message once."""
         done = self._aside.get(place, 0)
         if self._copy(place, [event for event in events if event.record.offset() >= done]) and events:
             self._aside[place] = events[-1].record.offset() + 1

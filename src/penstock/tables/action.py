@@ -109,6 +109,8 @@ class SqlAction(Action, Generic[T]):
     batch_seconds: float = 0.02
     """Seconds in which events are collected for one."""
     clock: Clock = SYSTEM
+    copies: bool = False
+    """Whether `set_aside` keeps events that cannot be written while the database does not answer."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -121,6 +123,9 @@ class SqlAction(Action, Generic[T]):
     @abstractmethod
     def take(self, connection: sa.Connection, place: Place, prepared: list[tuple[Event, T]]) -> Taken:
         """Write what can be written within the caller's transaction."""
+
+    def set_aside(self, place: Place, events: Sequence[Event]) -> None:
+        """The database does not answer: keep copies of these events elsewhere, each once."""
 
     def close(self) -> None:
         self.target.close()

@@ -26,7 +26,7 @@ from penstock.pipeline.messages import Assignment, FailedEvent, Partition, Parti
 from penstock.pipeline.unit_result import UnitResult
 from penstock.tables.action import Chunk, Opening, SqlAction, Written
 from penstock.tables.cursor import Place
-from penstock.tables.errors import Fenced
+from penstock.tables.errors import Fenced, TargetUnavailable
 
 log = logging.getLogger("penstock.table")
 
@@ -92,6 +92,8 @@ class TransactionalExecutor(InlineExecutor):
         """L4: place, epoch and next offset of an outcome with failures. An assignment that continues from exactly there
         says that they are dead letters. Lost with the process: then they are reported again, which changes nothing."""
         self._topics: TopicIdentity | None = None
+        self._unopened: TargetUnavailable | None = None
+        """Why this unit's cursors could not be read, where its messages are copied to alternate storage."""
         self.recreated: set[Partition] = set()
         self.cursor_gaps: dict[Partition, tuple[int, int]] = {}
 
@@ -105,6 +107,7 @@ class TransactionalExecutor(InlineExecutor):
         """
         if self._finished:
             self._parts, self.cursor_gaps, self.recreated, self._finished = {}, {}, set(), False
+            self._unopened = None
         self._replays = replays
         if replays:
             for a in assignments:
@@ -118,6 +121,15 @@ class TransactionalExecutor(InlineExecutor):
         ]
         try:
             opened = self.action.open_all(wanted)
+        except TargetUnavailable as error:
+            if isinstance(error, Fenced) or not self.action.copies:
+                self._finished = True
+                raise
+            # Nothing is written in this unit; what it reads is copied to alternate storage, as Lightning does.
+            self._unopened = error
+            for a, opening in zip(assignments, wanted, strict=True):
+                self._parts[a.key] = Part(a, opening.place, a.next_offset)
+            return
         except BaseException:
             self._finished = True
             raise
@@ -246,6 +258,8 @@ class TransactionalExecutor(InlineExecutor):
         self.wait_idle()
         for part in self._parts.values():
             self._give_back(part)
+        if self._unopened is not None:
+            self.result.outage(self._unopened)
         self._finished = True
         return super().finish()
 
@@ -260,6 +274,8 @@ class TransactionalExecutor(InlineExecutor):
         """Write what is collected; False where it was not written, or not to its end."""
         if part.stopped or self._waits:
             return False
+        if self._unopened is not None:
+            return self._set_aside(part, self._unopened)
         if not part.collected and part.end <= part.cursor:
             return True
         try:
@@ -277,6 +293,15 @@ class TransactionalExecutor(InlineExecutor):
             self.result.outage(error)
             return False
         return not part.stopped
+
+    def _set_aside(self, part: Part, error: TargetUnavailable) -> bool:
+        """The cursors could not be read: copy what is in hand, and write nothing."""
+        if part.collected:
+            self.action.set_aside(part.place, [item for item, _ in part.collected if isinstance(item, Event)])
+            part.stopped = self._waits = True
+            self._give_back(part)
+            self.result.outage(error)
+        return False
 
     def _give_back(self, part: Part) -> None:
         self._rest += [item for item, _ in part.collected]
