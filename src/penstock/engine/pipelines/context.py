@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -53,6 +54,13 @@ class EngineContext:
     clock: Clock = SYSTEM
     threads: Threads = THREADS
     group_consumer: MakeGroupConsumer = field(default=GroupConsumer)
+
+    def count(self, measure: Callable[[Metrics], None]) -> None:
+        """Feed a metric. L3: one that raises changes nothing else."""
+        try:
+            measure(self.metrics)
+        except Exception:
+            log.exception("a metric cannot be counted")
 
     def note(self, pipeline: str, kind: str, text: str, gap: tuple[int, int] | None = None) -> None:
         """Write a line of the pipeline's history. L3: a store that cannot take it changes nothing else."""

@@ -393,14 +393,14 @@ class GroupMembership(LogMembership):
 
     def revoked(self, partitions: list[Partition]) -> None:
         log.info("partitions revoked", pipeline=self.spec.name, partitions=_names(partitions))
-        self._context.metrics.rebalances.labels(self.spec.name, "revoked").inc()
+        self._context.count(lambda metrics: metrics.rebalances.labels(self.spec.name, "revoked").inc())
         self._drain(partitions)
         self._forget(partitions)
 
     def lost(self, partitions: list[Partition]) -> None:
         """The session expired: other members own these now. Units on them stop before their next act."""
         log.warning("partitions lost", pipeline=self.spec.name, partitions=_names(partitions))
-        self._context.metrics.rebalances.labels(self.spec.name, "lost").inc()
+        self._context.count(lambda metrics: metrics.rebalances.labels(self.spec.name, "lost").inc())
         self._stop_units(partitions)
         self._forget(partitions)
 

@@ -186,7 +186,7 @@ class OutcomeHandler:
             # I3: the id of the topic that the records were read from, whatever exists under its name now.
             self._writer.settle(failures, topic_ids.__getitem__)
         except Unavailable as error:
-            self._context.metrics.store_errors.labels("settle").inc()
+            self._context.count(lambda metrics: metrics.store_errors.labels("settle").inc())
             self.trouble.fail()
             self._status.report("waiting", f"dead letters cannot be stored: {error}")
             return False

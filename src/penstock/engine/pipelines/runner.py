@@ -378,7 +378,7 @@ class PipelineRunner:
 
     def _accept_loss(self, loss: WorkerLoss) -> None:
         log.warning("a worker process died", pipeline=self.name, reason=loss.reason)
-        self.context.metrics.worker_deaths.labels(self.name).inc()
+        self.context.count(lambda metrics: metrics.worker_deaths.labels(self.name).inc())
         if self.outcomes.lose(loss):
             # Alone, and at no event: it dies while it is built. Not more often than an outage is looked at.
             self._outage.fail()
@@ -470,7 +470,7 @@ class PipelineRunner:
         elif halt.kind == "breaker":
             after = self.spec.options.breaker.resume_after
             log.error("the breaker pauses the pipeline", pipeline=self.name, reason=halt.reason)
-            self.context.metrics.breaker_trips.labels(self.name).inc()
+            self.context.count(lambda metrics: metrics.breaker_trips.labels(self.name).inc())
             self.context.desired.pause(self.name, by=BREAKER, reason=halt.reason, resume_after=after)
         elif halt.kind == "build":
             self._break(f"{halt.code}: {halt.reason}")
@@ -597,7 +597,7 @@ class PipelineRunner:
 
     def _partitions_arrived(self) -> None:
         """New partitions have their positions."""
-        self.context.metrics.rebalances.labels(self.name, "assigned").inc()
+        self.context.count(lambda metrics: metrics.rebalances.labels(self.name, "assigned").inc())
         lag = self.partitions.lag()
         if lag >= _DEDICATED_LAG and not self.pinned:
             self.activity.touch()

@@ -91,6 +91,28 @@ def test_l3_a_metric_that_raises_holds_nothing_back(driver: Driver, monkeypatch:
     assert driver.group.offset(A) == 20
 
 
+def test_l3_metrics_of_rebalances_deaths_and_outages_hold_nothing_back(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def labels(self, *_: object) -> None:
+            raise ValueError("no such label")
+
+    for name in ("rebalances", "worker_deaths", "store_errors", "breaker_trips"):
+        monkeypatch.setattr(driver.runner.context.metrics, name, Broken())
+    request = planned(driver)
+    driver.runner.lose({request.unit}, {}, stage=None, reason="cancelled")
+    driver.tick()
+    driver.store.unavailable = True
+    driver.deliver(done(planned(driver), {A: 10}, failures=[failed(A, 3)]))
+    driver.store.unavailable = False
+    driver.pass_time(60)
+    assert driver.group.offset(A) == 10
+    driver.group.member.listener.revoked([A])
+    driver.group.member.listener.lost([B])
+    assert not len(driver.runner.partitions)
+
+
 def test_l4_an_outcome_of_a_former_epoch_changes_nothing(driver: Driver) -> None:
     late = planned(driver)
     driver.group.member.listener.lost([A, B])
