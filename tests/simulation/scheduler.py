@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import heapq
 import random
+import signal
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -30,8 +32,24 @@ class ProcessKilled(BaseException):
     """Ends every thread of a process that crashed. Not an `Exception`: code of the process must not survive it."""
 
 
-class BusyLoop(Exception):
-    """Threads run on and on, and time stands still."""
+class BusyLoop(BaseException):
+    """Threads run on and on, and time stands still. Not an `Exception`: code of the process must not survive it."""
+
+
+@contextmanager
+def no_endless_step(seconds: float) -> Iterator[None]:
+    """`BusyLoop` after so many seconds of processor time: also a loop that reaches no switch point ends."""
+
+    def end(*_: object) -> None:
+        raise BusyLoop(f"more than {seconds:g} s of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 class Process:

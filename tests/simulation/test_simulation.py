@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import subprocess
@@ -14,7 +15,7 @@ from tests.simulation.campaign import campaign, run
 from tests.simulation.model_driver import Mistakes, model_driver
 from tests.simulation.real_driver import real_driver
 from tests.simulation.schedule import Schedule, draw, lost_and_recreated
-from tests.simulation.scheduler import BusyLoop, Process, Scheduler, SimThreads, simulated_clock
+from tests.simulation.scheduler import BusyLoop, Process, Scheduler, SimThreads, no_endless_step, simulated_clock
 
 
 def _scheduler() -> tuple[Scheduler, SimThreads, Process]:
@@ -44,6 +45,19 @@ def test_a_mailbox_wakes_its_reader_before_the_time_out() -> None:
     began = scheduler.now
     scheduler.run(began + 60)
     assert seen == [("mail", began)]
+
+
+def test_a_loop_without_a_switch_point_ends() -> None:
+    scheduler, threads, _ = _scheduler()
+
+    def endless() -> None:
+        while True:
+            with contextlib.suppress(Exception):  # what survives every error must not survive this
+                sum(range(1000))
+
+    threads.start("endless", endless, owner="", ends="")
+    with pytest.raises(BusyLoop), no_endless_step(0.05):
+        scheduler.run(scheduler.now + 1)
 
 
 def test_blocking_under_a_lock_is_reported() -> None:

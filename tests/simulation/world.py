@@ -15,13 +15,15 @@ from tests.simulation.judge import WITH_CURSOR, Finding, Judge
 from tests.simulation.log import Log
 from tests.simulation.network import Network
 from tests.simulation.schedule import SESSION_TIMEOUT, PipelineModel, Schedule
-from tests.simulation.scheduler import BusyLoop, Process, ProcessKilled, Scheduler
+from tests.simulation.scheduler import BusyLoop, Process, ProcessKilled, Scheduler, no_endless_step
 from tests.simulation.situations import Situations
 from tests.simulation.store import SimStore
 from tests.simulation.target import SimTarget
 
 PATIENCE = 90.0
 """Simulated seconds in a world that is well after which a pipeline without progress stands still (I7)."""
+PROCESSOR_SECONDS = 60.0
+"""Processor time after which a schedule counts as an endless loop; the longest take a few seconds."""
 
 Place = tuple[str, int]
 
@@ -104,12 +106,13 @@ class World:
     def run(self) -> None:
         """Run the schedule to its end; findings are in `judge.findings`."""
         try:
-            self._start()
-            self.scheduler.run(self.began + self.schedule.horizon)
-            self._wait_for_faults()
-            self._heal()
-            caught_up = self._catch_up()
-            self.judge.at_the_end(caught_up=caught_up)
+            with no_endless_step(PROCESSOR_SECONDS):
+                self._start()
+                self.scheduler.run(self.began + self.schedule.horizon)
+                self._wait_for_faults()
+                self._heal()
+                caught_up = self._catch_up()
+                self.judge.at_the_end(caught_up=caught_up)
         except BusyLoop as error:
             self.judge.find("I7", f"busy loop: {error}")
         finally:

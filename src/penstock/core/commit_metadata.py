@@ -142,7 +142,9 @@ def _range_entries(position: int, next_offset: int, pending: Sequence[int]) -> I
 def _retry_entries(position: int, retries: Iterable[OpenRetry]) -> Iterator[str]:
     last = position
     for retry in sorted(retries, key=lambda retry: retry.offset):
-        first = retry.first_failed_at // 1000
+        if retry.offset < position:
+            continue  # finished: there is nothing to remember
+        first = max(0, retry.first_failed_at // 1000)
         numbers = (retry.offset - last, retry.attempts, first, max(0, retry.due_at // 1000 - first))
         yield "".join(f"{_base36(number)}." for number in numbers)
         last = retry.offset
@@ -170,6 +172,8 @@ def _checksum(position: int, body: str) -> str:
 
 
 def _base36(number: int) -> str:
+    if number < 0:
+        raise ValueError(f"{number} is no offset, count or time that a commit could carry")
     digits = ""
     while True:
         number, rest = divmod(number, 36)

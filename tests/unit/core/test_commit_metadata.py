@@ -112,3 +112,14 @@ def test_the_checksum_is_within_the_limit() -> None:
     text = encode("id", 0, 20_000, range(0, 20_000, 2))
     assert METADATA_LIMIT - 10 < len(text) <= METADATA_LIMIT
     assert decode(0, text).damaged is None
+
+
+def test_a_retry_below_the_position_is_left_out() -> None:
+    retries = [OpenRetry(offset, 1, 1_700_000_000_000, 1_700_000_001_000) for offset in (3, 6)]
+    assert [retry.offset for retry in decode(5, encode("id", 5, 7, (5, 6), retries)).retries] == [6]
+
+
+def test_offsets_that_contradict_each_other_are_refused() -> None:
+    """They once were an endless loop."""
+    with pytest.raises(ValueError, match="is no offset"):
+        encode("id", 5, 9, (3, 8))
