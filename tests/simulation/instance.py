@@ -81,6 +81,8 @@ class SimInstance:
         self.driver: Driver | None = None
         self.backend: SimSpark | None = None
         self.stopping = False
+        self._frozen: list[Process] = []
+        """Processes that `freeze` stopped: workers that an action holds are not among them."""
 
     @property
     def running(self) -> bool:
@@ -169,11 +171,18 @@ class SimInstance:
         world.note(f"{[str(process) for process in frozen]} frozen for {seconds:.1f} s")
         for process in frozen:
             process.frozen = True
+        self._frozen = frozen
 
         def thaw() -> None:
             world.scheduler.block(seconds)
-            for process in frozen:
-                world.note(f"{process} thawed")
-                world.scheduler.thaw(process)
+            if self._frozen is frozen:
+                self.thaw()
 
         world.spawn("thaw", thaw)
+
+    def thaw(self) -> None:
+        """SIGCONT, for the driver and for the workers that were frozen with it."""
+        frozen, self._frozen = self._frozen, []
+        for process in frozen:
+            self._world.note(f"{process} thawed")
+            self._world.scheduler.thaw(process)

@@ -153,9 +153,8 @@ class World:
         self._end_outages(broker=True)
         self.store.away = self.target.away = False
         self.network.cut.clear()
-        for process in self.processes:
-            if process.frozen and process in [instance.process for instance in self.instances]:
-                self.scheduler.thaw(process)
+        for instance in self.instances:
+            instance.thaw()
         for name in self.models:
             self.store.want(name, state="running", held=False)
         for instance in self.instances:
