@@ -248,22 +248,15 @@ class Judge:
     def _first(  # noqa: PLR0917 - one step of `committed`
         self, course: Course, model: PipelineModel, topic_id: str, place: Place, part: PartitionLog, offset: int
     ) -> None:
-        """The start position: `latest` counts for what was there at the group's first start."""
-        started = self.first_joins.get((model.name, topic_id), self._world.now)
-        topic = self._world.log.by_id[topic_id]
-        present = topic.partition_made_at[place[1]] <= started and not self._appeared_later(model, topic_id)
-        if model.start == "latest" and present:
+        """The start position: `latest` counts for what was there at the group's first start, as the store has it."""
+        row = self._world.store.first_starts.get(model.name)
+        if model.start == "latest" and row is not None and place[1] < row.topics.get(topic_id, 0):
             course.begin = course.checked = offset
-            if offset < part.end_at(started - 0.001):
-                self.find("I1", f"{model.name} {place}: begins at {offset}, where `latest` was {part.end_at(started)}")
-            row = self._world.store.first_starts.get(model.name)
-            if row is not None and offset > max(part.end_at(row.time), part.start):
+            joined = min(row.time, self.first_joins.get((model.name, topic_id), self._world.now))
+            if offset < part.end_at(joined - 0.001):
+                self.find("I1", f"{model.name} {place}: begins at {offset}, where `latest` was {part.end_at(joined)}")
+            if offset > max(part.end_at(row.time), part.start):
                 self.find("I1", f"{model.name} {place}: begins at {offset}, `latest` at the first start was below")
-
-    def _appeared_later(self, model: PipelineModel, topic_id: str) -> bool:
-        """Whether the group had another topic id before this one was made."""
-        made = self._world.log.by_id[topic_id].made_at
-        return any(group == model.name and at < made for (group, _), at in self.first_joins.items())
 
     def _finished(self, course: Course, key: Key, part: PartitionLog, offset: int) -> bool:
         record = part.records.get(offset)
