@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -22,15 +22,19 @@ class JsonDecoder(Decoder):
         return cls()
 
     def decode(self, records: Sequence[RecordLike]) -> list[Event | Exception]:
+        if not records:
+            return []
+        kind = type(records[0])
         try:
-            # The whole batch in one go: a frame or bad bytes raise, and then each record is looked at by itself.
-            return [Event(r, None if (raw := r.value()) is None else _loads(raw), r.topic()) for r in records]
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            # The whole batch in one go: a tombstone, a frame or bad bytes raise, and then each record is looked at by
+            # itself.
+            return list(map(Event, records, map(_loads, map(kind.value, records)), map(kind.topic, records)))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError):
             return [_decode_one(r) for r in records]
 
 
 # As fast as orjson, which rounds integers beyond 64 bits without a word.
-_loads = msgspec.json.Decoder().decode
+_loads: Callable[[Any], Any] = msgspec.json.Decoder().decode
 
 
 def _decode_one(record: RecordLike) -> Event | Exception:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -12,6 +13,9 @@ from penstock.core.event import RecordLike
 from penstock.kafka.client import KafkaClientConfig
 
 Partition = tuple[str, int]
+Runs = Sequence[tuple[Partition, int]]
+"""Records as runs of one partition: the partition, and how many. Consumers give long ones: what is done per run costs
+nothing per event."""
 
 _SETTINGS = {
     "enable.auto.commit": False,
@@ -42,6 +46,8 @@ class Batch:
     records: list[RecordLike]
     starts: dict[Partition, int]
     ends: dict[Partition, int]
+    runs: Runs = ()
+    """Of the records, where the reader knows them."""
 
 
 @dataclass(slots=True)
@@ -68,7 +74,8 @@ class PartitionReader:
         self._consumer = Consumer(client.consumer(_SETTINGS | own))
         self._next: dict[Partition, int] = {}
         self._held: set[Partition] = set()
-        self._one_topic = True
+        self._topic: str | None = None
+        """The only one that is read, where there is one."""
         self.eof: dict[Partition, int] = {}
         self.trouble = Trouble()
 
@@ -92,7 +99,8 @@ class PartitionReader:
         for tp in enter:
             self._next[tp] = wanted[tp]
             self.eof.pop(tp, None)
-        self._one_topic = len({topic for topic, _ in self._next}) <= 1
+        topics = {topic for topic, _ in self._next}
+        self._topic = topics.pop() if len(topics) == 1 else None
 
     def hold(self, partitions: set[Partition]) -> None:
         """Pause exactly these partitions, until the next call; what was fetched of them is fetched again later."""
@@ -128,7 +136,11 @@ class PartitionReader:
         eofs: dict[Partition, int] = {}
         if any(map(Message.error, messages)):
             messages, eofs = self._without_errors(messages)
-        ends = self._ends(messages) if messages else {}
+        runs = self._runs(messages)
+        ends, at = {}, 0
+        for tp, count in runs:
+            at += count
+            ends[tp] = messages[at - 1].offset() + 1
         for tp, eof in eofs.items():
             # Transaction markers and compacted ranges must not hold the position back.
             end = max(eof, ends.get(tp, 0))
@@ -138,13 +150,14 @@ class PartitionReader:
             return None
         starts = {tp: self._next[tp] for tp in ends}
         self._next.update(ends)
-        return Batch(messages, starts, ends)
+        return Batch(messages, starts, ends, runs)
 
-    def _ends(self, messages: list[Any]) -> dict[Partition, int]:
-        if self._one_topic and len(set(map(Message.partition, messages))) == 1:
-            last = messages[-1]
-            return {(last.topic(), last.partition()): last.offset() + 1}
-        return {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
+    def _runs(self, messages: list[Any]) -> Runs:
+        numbers: Iterable[Any] = map(Message.partition, messages)
+        if self._topic is not None:
+            return [((self._topic, number), len(list(group))) for number, group in groupby(numbers)]
+        topics: Iterable[Any] = map(Message.topic, messages)
+        return [(tp, len(list(group))) for tp, group in groupby(zip(topics, numbers, strict=True))]
 
     def _without_errors(self, messages: list[Any]) -> tuple[list[Any], dict[Partition, int]]:
         """The records, and the end of each partition that was reached; other errors go into `trouble`."""

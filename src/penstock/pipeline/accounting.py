@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 
 from penstock.core.event import RecordLike
+from penstock.kafka.partition_reader import Runs
 from penstock.pipeline.items import Item
 from penstock.pipeline.messages import Account, Assignment, Partition, PartitionOutcome
 
@@ -92,19 +93,11 @@ class PartitionAccount:
         return Account(self.began_at, self.taken_over, self.read, filtered=self.filtered, missing=missing)
 
 
-Runs = Sequence[tuple[Partition, int]]
-"""A batch as runs of events of one partition: the partition, and how many."""
-
-
-def partition_runs(items: Sequence[Item], topic: str | None = None) -> Runs:
-    """Consumers give long runs of one partition: what is done per run costs nothing per event. `topic`: the only one
-    that there is."""
+def partition_runs(items: Sequence[Item]) -> Runs:
+    """The runs of items that are not all that was read."""
     records = [item.record for item in items]
-    if topic is not None:
-        found = groupby([record.partition() for record in records])
-        return [((topic, partition), len(list(group))) for partition, group in found]
-    both = groupby([(record.topic(), record.partition()) for record in records])
-    return [(partition, len(list(group))) for partition, group in both]
+    found = groupby([(record.topic(), record.partition()) for record in records])
+    return [(partition, len(list(group))) for partition, group in found]
 
 
 def by_partition(

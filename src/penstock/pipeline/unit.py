@@ -13,8 +13,8 @@ from penstock.core.commit_metadata import fits
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError, Terminal, Transient
 from penstock.core.event import RecordLike
-from penstock.kafka.partition_reader import Batch
-from penstock.pipeline.accounting import Runs, by_partition, partition_runs
+from penstock.kafka.partition_reader import Batch, Runs
+from penstock.pipeline.accounting import by_partition, partition_runs
 from penstock.pipeline.bounded_reader import bounded
 from penstock.pipeline.built_pipeline import BuiltPipeline
 from penstock.pipeline.chain import Blocked, Prepared
@@ -93,8 +93,6 @@ class UnitRun(threading.Thread):
         """Prepared items that may not begin in this unit."""
         self._blocked: Blocked = {}
         self._preparing: tuple[list[RecordLike], float] | None = None
-        topics = {a.topic for a in request.assignments}
-        self._topic = topics.pop() if len(topics) == 1 else None
         self._feeding: tuple[Prepared, Runs] | None = None
         """The batch that is being fed, which no account has yet."""
         self._stopping = False
@@ -283,6 +281,7 @@ class UnitRun(threading.Thread):
         if self._blocked:
             # They are held; what a reader gives of them all the same is read again by a later unit.
             batch.records = [r for r in batch.records if (r.topic(), r.partition()) not in self._blocked]
+            batch.runs = ()
         prepared = self._prepare(pipeline, batch)
         ends = batch.ends
         if prepared.blocked:
@@ -292,7 +291,8 @@ class UnitRun(threading.Thread):
         counts.filtered += len(prepared.records) - len(prepared.items)
         chain.count_dropped(prepared)
         items = prepared.items
-        runs = [(next(iter(ends)), len(items))] if len(ends) == 1 else partition_runs(items, self._topic)
+        runs = batch.runs if len(items) == len(batch.records) else ()
+        runs = runs or partition_runs(items)
         self._feeding = (prepared, runs)
         self._feed(pipeline, items, runs)
         if not self._unfed:

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.event import Event
-from penstock.pipeline.accounting import Runs
+from penstock.kafka.partition_reader import Runs
 from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import Verdict, coordinates, partition_of
 from penstock.pipeline.executors.inline import InlineExecutor

@@ -17,7 +17,7 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.kafka.client import KafkaClientConfig
-from penstock.pipeline.accounting import Runs
+from penstock.kafka.partition_reader import Runs
 from penstock.pipeline.chain import Chain
 from penstock.pipeline.in_flight_log import InFlightSlots
 from penstock.pipeline.items import FailedItem, Item

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.deadline import Deadline
-from penstock.pipeline.accounting import Runs
+from penstock.kafka.partition_reader import Runs
 from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import ActionExecutor, coordinates, partition_of
 from penstock.pipeline.in_flight_log import InFlightSlots

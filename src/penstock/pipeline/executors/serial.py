@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from penstock.core.event import Event
-from penstock.pipeline.accounting import Runs, partition_runs
+from penstock.kafka.partition_reader import Runs
+from penstock.pipeline.accounting import partition_runs
 from penstock.pipeline.executors.executor import Verdict, coordinates
 from penstock.pipeline.executors.inline import InlineExecutor
 from penstock.pipeline.items import FailedItem, Item
@@ -22,6 +23,8 @@ class SerialExecutor(InlineExecutor):
     _uncounted = 0
     """Place in `_ahead` from which on everything behind us is done, and not counted yet."""
     _place: Partition = ("", 0)
+    _step = 1
+    """Events between two samples of the latency; more and more while they are quick."""
 
     def _go(self, items: list[Item], runs: Runs | None = None) -> None:
         while items:
@@ -42,11 +45,10 @@ class SerialExecutor(InlineExecutor):
     def _go_through(self, items: list[Item], at: int, end: int, partition: Partition) -> tuple[int, Verdict]:
         """A run of one partition: number of items behind us, and `done` unless something ends the run early."""
         clock, start, self._place = self.clock.monotonic, at, partition
-        step = first_step = max(1, len(items) // _SAMPLES)
         while at < end:
             self._uncounted = at
             began = clock()
-            done, verdict = self._run(items[at : min(at + step, end)], at)
+            done, verdict = self._run(items[at : min(at + self._step, end)], at)
             seconds = clock() - began
             self.took(seconds, done)
             at += done
@@ -54,7 +56,10 @@ class SerialExecutor(InlineExecutor):
                 self.result.sample(items[at - 1])
             if verdict in ("stop", "later"):
                 return at - start, verdict
-            step = 2 * step if seconds < _SAMPLE_EVERY else first_step
+            if seconds >= _SAMPLE_EVERY:
+                self._step = max(1, len(items) // _SAMPLES)
+            elif done >= self._step:
+                self._step *= 2
         return at - start, "done"
 
     def _run(self, items: list[Item], start: int) -> tuple[int, Verdict]:

@@ -15,8 +15,8 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.kafka.client import KafkaClientConfig
+from penstock.kafka.partition_reader import Runs
 from penstock.kafka.topic_identity import TopicIdentity
-from penstock.pipeline.accounting import Runs
 from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import coordinates, partition_of
 from penstock.pipeline.executors.inline import InlineExecutor
