@@ -152,6 +152,8 @@ class SimConsumer:
         self._callbacks: dict[str, Any] = {}
         self._subscribed = self._closed = False
         self.in_revoke: set[Place] = set()
+        self._refused_places: set[Place] = set()
+        """Partitions whose last commit was refused."""
         self.process = process
         self.answered_at = world.now
         """When a heartbeat was answered last."""
@@ -212,6 +214,7 @@ class SimConsumer:
         while self._requests and not member.expired:
             # Requests of one connection are served in order: the group hears of the release after the commits.
             self._world.scheduler.block(0.2)
+        self._release(gone)
         member.owned.difference_update(gone)
         for other in self._group.members.values():
             other.consumer.notify()
@@ -240,8 +243,15 @@ class SimConsumer:
         elif member is not None:
             if member.owned:
                 self._call("on_revoke", sorted(member.owned))
+            self._release(member.owned)
             self._group.leave(member)
             self._member = None
+
+    def _release(self, places: Iterable[Place]) -> None:
+        """I10 needs a broker that takes the last commit: where it refused until the end, the window is repeated."""
+        if self._refused_places.intersection(places):
+            self._world.judge.deaths("commits were refused until the end", self._group.name)
+        self._refused_places.difference_update(places)
 
     def _check_session(self) -> None:
         """A client whose heartbeats are not answered gives its partitions up by itself, too."""
@@ -324,9 +334,11 @@ class SimConsumer:
             request.error = KafkaError.UNKNOWN_MEMBER_ID
         else:
             self._group.commit(member, request.commits)
+            self._refused_places.difference_update(request.commits)
 
     def _refused(self, request: CommitRequest) -> None:
         group, store = self._group, self._world.store
+        self._refused_places.update(request.commits)
         self._world.note(f"{self.process}: commit of {group.name} refused {commits_text(request.commits)}")
         if any(store.has_letters_above(group.name, place, group.offsets) for place in request.commits):
             self._world.situations.reach("commit refused after settle")

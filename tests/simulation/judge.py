@@ -252,10 +252,11 @@ class Judge:
         row = self._world.store.first_starts.get(model.name)
         if model.start == "latest" and row is not None and place[1] < row.topics.get(topic_id, 0):
             course.begin = course.checked = offset
-            joined = min(row.time, self.first_joins.get((model.name, topic_id), self._world.now))
+            joined = min([row.time, *(at for (group, _), at in self.first_joins.items() if group == model.name)])
             if offset < part.end_at(joined - 0.001):
                 self.find("I1", f"{model.name} {place}: begins at {offset}, where `latest` was {part.end_at(joined)}")
-            if offset > max(part.end_at(row.time), part.start):
+            skipped = part.next_record(part.end_at(row.time))
+            if skipped is not None and skipped.record.offset() < offset:
                 self.find("I1", f"{model.name} {place}: begins at {offset}, `latest` at the first start was below")
 
     def _finished(self, course: Course, key: Key, part: PartitionLog, offset: int) -> bool:
