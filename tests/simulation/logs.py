@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _worlds: list[World] = []
+_ABANDONED = "work abandoned"
+"""I10: what does not end within `drain_timeout` is given up, also where it ends a moment later: its window is
+repeated."""
 
 
 class SimLogger:
@@ -23,6 +26,8 @@ class SimLogger:
     new = bind
 
     def _note(self, event: str, **values: Any) -> None:
+        if _worlds and event.startswith(_ABANDONED):
+            _worlds[0].judge.deaths("drain_timeout has passed", values["pipeline"])
         if _worlds and _worlds[0].trace:
             text = ", ".join(f"{name}={value}" for name, value in values.items())
             _worlds[0].note(f"log: {event} {text}")
