@@ -256,11 +256,13 @@ class Soak:
 
 
 def _allowed(allowed: Allowance, way: str) -> Allowance:
-    """What a fault allows in this way of acting: more acts may be in flight; and what an action object has deferred is
-    open, and comes again, when its partition moves to another process (a drain does not wait for acknowledgements)."""
+    """What a fault allows in this way of acting: more acts may be in flight, and what a process that dies, or loses its
+    session, has deferred comes again. A fault that allows no repeats allows none of these either."""
+    if not allowed.repeats:
+        return allowed
     if way == "deferred":
         return Allowance(allowed.repeats + DEFERRED, allowed.rewinds + MOVES)
-    more = ACTING[way] - 1 if allowed.repeats else 0
+    more = ACTING[way] - 1
     return Allowance(allowed.repeats + more, allowed.rewinds + more)
 
 

@@ -64,6 +64,8 @@ class Course:
     """Everything below was found finished at a commit."""
     begun: set[int] = field(default_factory=set)
     done: set[int] = field(default_factory=set)
+    deferred: set[int] = field(default_factory=set)
+    """Acted on, and not acknowledged yet."""
     orders: dict[bytes, Order] = field(default_factory=lambda: defaultdict(Order))
     unit: tuple[str, int] | None = None
     """Worker and number of the unit whose act began last."""
@@ -100,6 +102,7 @@ class Judge:
         course.committed, course.checked, course.begin = None, offset, offset
         course.begun = {at for at in course.begun if at < offset}
         course.done = {at for at in course.done if at < offset}
+        course.deferred = {at for at in course.deferred if at < offset}
         course.orders.clear()
         course.resets += 1
 
@@ -158,7 +161,7 @@ class Judge:
                 self.find("I4", f"{where}: {offset} is acted on while {at} is not finished")
         if offset < order.highest and offset not in course.begun:
             self.find("I4", f"{where}: {offset} is acted on for the first time after {order.highest}")
-        if offset in course.done:
+        if offset in course.done or offset in course.deferred:
             course.repeats += 1
             allowed = self.death_count[model.name] * model.repeats_per_death
             if course.repeats > allowed:
@@ -173,9 +176,15 @@ class Judge:
         course = self._course(part)
         course.orders[strand].open.discard(record.record.offset())
 
+    def act_deferred(self, part: Part, record: LogRecord) -> None:
+        """The act is over, and its event is done when it is acknowledged."""
+        self._course(part).deferred.add(record.record.offset())
+        self.act_ended(part, record)
+
     def act_done(self, part: Part, record: LogRecord) -> None:
         course = self._course(part)
         course.done.add(record.record.offset())
+        course.deferred.discard(record.record.offset())
         self.act_ended(part, record)
 
     # -- rows and dead letters -------------------------------------------------------------

@@ -458,6 +458,8 @@ class Runner:
                 return
             self.read_mail(0.25)
             self.settle_and_commit()
+        if self.model.kind == "deferred":
+            self.s.world.judge.deaths("the model does not wait for acknowledgements", self.model.name)
 
     def under(self, places: list[Place]) -> set[int]:
         held = {self.owned[place].unit for place in places if place in self.owned}

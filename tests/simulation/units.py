@@ -9,7 +9,7 @@ outcome was returned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from penstock.core.dead_letter import Failure, Stage
@@ -73,6 +73,8 @@ class SimUnit:
             if self.request.last:
                 for part in self.parts:
                     part.close()
+            elif self.request.collect:
+                self._collect()
             else:
                 self._work()
             for part in self.parts:
@@ -81,6 +83,14 @@ class SimUnit:
             self.halt = Halt("outage", error.code, str(error))
         self.outcome = self._outcome()
         self.worker.unit_ended(self)
+
+    def _collect(self) -> None:
+        """Wait for acknowledgements; nothing is read."""
+        while not self.over and any(part.deferred for part in self.parts):
+            due = min(at for part in self.parts for at in part.deferred.values())
+            self.world.scheduler.block(max(0.001, min(due, self.deadline) - self.world.now))
+            for part in self.parts:
+                part.refresh()
 
     def _work(self) -> None:
         world = self.world
@@ -175,6 +185,8 @@ class Part:
         self.out_of_range = False
         self.blocked_until: float | None = None
         self.at_end = False
+        self.deferred: dict[int, float] = {}
+        """Offset and the time of its acknowledgement."""
         self.cursor_gap: tuple[int, int] | None = None
         now = self.world.now
         self.waits = {r.offset: Waiting(r.attempts, r.first_failed_at, now + r.wait) for r in assignment.retries}
@@ -494,7 +506,6 @@ class DeferredPart(SerialPart):
         super().__init__(unit, index, assignment)
         key = (self.model.name, unit.request.revision, assignment.topic_id, assignment.partition, assignment.epoch)
         self.deferred = self.worker.deferred.setdefault(key, {})
-        """Offset and the time of its acknowledgement."""
         for offset in set(self.deferred) - set(self.pending):
             del self.deferred[offset]  # the driver never used the outcome that reported it
         self.pending = [offset for offset in self.pending if offset not in self.deferred]
@@ -528,7 +539,7 @@ class DeferredPart(SerialPart):
         if record.nature in ("plain", "slow") and offset % 3 == 0:
             self.worker.take_time(record.nature)
             self.deferred[offset] = self.world.now + self.world.rng.random() * 4
-            self.world.judge.act_ended(self, record)
+            self.world.judge.act_deferred(self, record)
             verdict: Verdict = "deferred"
         else:
             verdict = self.finish_act(record)
@@ -544,7 +555,7 @@ class DeferredPart(SerialPart):
     def outcome(self) -> PartitionOutcome:
         self.pending = sorted({*self.pending, *self.deferred})
         self.world.deferring[self.model.name, self.a.topic_id, self.a.partition] = bool(self.deferred)
-        return super().outcome()
+        return replace(super().outcome(), deferred=len(self.deferred))
 
 
 class TablePart(SerialPart):

@@ -226,15 +226,22 @@ class FakeDispatcher:
     stopped: list[set[int]] = field(default_factory=list)
     lanes: tuple[str, ...] = ("shared-0",)
     on_cancel: Callable[[set[int]], None] | None = None
+    on_ready: Callable[..., None] | None = None
+    """What a lane does when a runner is ready."""
     numbers: Any = field(default_factory=lambda: itertools.count(1))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("add", "remove", "ready", "wake", "isolate", "renew", "dedicate"):
+        if name not in ("add", "remove", "wake", "isolate", "renew", "dedicate"):
             raise AttributeError(name)
         return lambda *_, **__: self.asked.append(name)
 
     def lanes_of(self, runner: Any) -> tuple[str, ...]:
         return self.lanes
+
+    def ready(self, runner: Any) -> None:
+        self.asked.append("ready")
+        if self.on_ready is not None:
+            self.on_ready(runner)
 
     def cancel(self, units: set[int]) -> None:
         self.cancelled.append(units)

@@ -90,6 +90,8 @@ class UnitRequest:
     """True: close everything this lane holds of the pipeline."""
     last: bool = False
     """True: read nothing and close the action, while what it acknowledges in doing so can still be committed."""
+    collect: bool = False
+    """True: read nothing and begin nothing; wait for acknowledgements of what the action has deferred."""
     bounds: Bounds | None = None
     """Of a replay; None: read on as events arrive."""
     careful: bool = False
@@ -160,6 +162,8 @@ class PartitionOutcome:
     hung_at: int | None = None
     """The target has a cursor, and a step before the action did not return for this event, which was tried alone: the
     driver makes it a dead letter (stage `timeout`) and moves the cursor past it."""
+    deferred: int = 0
+    """Pending events whose acknowledgement this worker waits for."""
     at_end: bool = False
     """Everything that was there has been read."""
     out_of_range: bool = False

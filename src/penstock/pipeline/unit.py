@@ -179,6 +179,10 @@ class UnitRun(threading.Thread):
             self._unfed = leftovers
             pipeline.close_action()
             return executor.finish()
+        if request.collect:
+            self._unfed = leftovers
+            executor.wait_acknowledged(set(pipeline.accounts))
+            return executor.finish()
         executor.end_deferrals(set(pipeline.accounts))
         try:
             self._resume_leftovers(pipeline, leftovers)
@@ -425,6 +429,7 @@ class UnitRun(threading.Thread):
         part = PartitionOutcome(
             *key, a.epoch, next_offset, tuple(sorted(pending)), _retries(executor, key, now), a.topic_id, counted
         )
+        part.deferred = len(deferred)
         part.blocked_for = _blocked_for(executor, key, unbegun, now)
         if key in self._blocked:
             offset, error = self._blocked[key]

@@ -430,6 +430,22 @@ def test_deferred_events_count_as_acted_when_they_are_acknowledged(world: World)
     assert (second.partitions[0].account.acted, second.partitions[0].pending) == (1, (0, 2))
 
 
+def test_i10_a_unit_that_collects_reads_nothing_and_ends_with_the_last_acknowledgement(world: World) -> None:
+    events: list[Any] = []
+    world.fill(0, range(3))
+    world.act = lambda event: events.append(event) or False
+    rig = Rig(spec())
+    assert rig.unit().partitions[0].deferred == 3
+    world.fill(0, range(6))
+    rig.action.source.ack(events[0])
+    late = threading.Timer(0.1, lambda: [rig.action.source.ack(event) for event in events[1:]])
+    late.start()
+    [part] = rig.unit(DEADLINE, collect=True).partitions
+    assert (part.deferred, part.pending, part.next_offset, part.account.acted) == (0, (), 3, 3)
+    assert len(events) == 3
+    assert rig.unit().partitions[0].next_offset == 6, "what arrived meanwhile comes afterwards"
+
+
 def test_f22_a_clock_that_jumps_a_day_dead_letters_nothing() -> None:
     wall, now = [1_000_000.0], [50.0]
     clock = Clock(time=lambda: wall[0], monotonic=lambda: now[0], random=lambda: 0.5)

@@ -277,6 +277,7 @@ class OutcomeHandler:
             return True
         with self._partitions.lock:
             for unit in gone:
+                self._forget_deferred(unit)
                 if loss.stage is None:
                     continue
                 named = None if loss.suspects is None else loss.suspects.get(unit.unit, ())
@@ -286,6 +287,12 @@ class OutcomeHandler:
         if isolated:
             self._react.isolate()
         return baffled
+
+    def _forget_deferred(self, unit: InFlightUnit) -> None:
+        """The acknowledgements that the worker waited for do not come any more."""
+        for tp, given in unit.assignments.items():
+            if (state := self._partitions.current(tp, given.epoch, given.topic_id)) is not None:
+                state.deferred = 0
 
     def _suspect(
         self, unit: InFlightUnit, named: Sequence[InFlight] | None, stage: Stage, reason: str, *, explained: bool

@@ -113,7 +113,11 @@ class PartitionState:
     relocate: bool = False
     """True: the position has to be found again, once no unit works on it and what it returned is committed."""
     revoked: bool = False
-    """True: the group takes it away; no further unit."""
+    """True: the group takes it away; no further unit, but one that collects acknowledgements."""
+    deferred: int = 0
+    """Pending events whose acknowledgement a worker waits for, as its last outcome said."""
+    collect_until: float = 0.0
+    """Monotonic time until which a partition that is revoked is held for acknowledgements."""
     waits_until: float = 0.0
     """Monotonic time before which no unit is planned: order forbids to pass an event that waits for its retry."""
     blocked_by: str | None = None
@@ -146,6 +150,11 @@ class PartitionState:
         free = self.unit is None and not (self.is_dirty or self.revoked or self.relocate)
         return free and self.poison is None and self.waits_until <= now
 
+    @property
+    def collects(self) -> bool:
+        """Whether it is revoked and still held for acknowledgements."""
+        return self.deferred > 0 and self.clock.monotonic() < self.collect_until
+
     def assignment(self) -> Assignment:
         retries = tuple(each.retry(self.clock) for each in self.retries)
         place = (self.topic, self.partition, self.epoch, self.next_offset, self.pending)
@@ -158,7 +167,7 @@ class PartitionState:
         self.next_offset, self.pending, self.at_end = outcome.next_offset, outcome.pending, outcome.at_end
         self.retries = tuple(PendingRetry.returned(retry, self.clock) for retry in outcome.retries)
         self.waits_until = self.clock.monotonic() + outcome.blocked_for if outcome.blocked_for else 0.0
-        self.blocked_by = outcome.blocked_by
+        self.blocked_by, self.deferred = outcome.blocked_by, outcome.deferred
         self.relocate = self.relocate or outcome.out_of_range or outcome.gone
         if outcome.hung_at is not None:
             self.poison = Poison(outcome.hung_at, "timeout", "a step before the action did not return")

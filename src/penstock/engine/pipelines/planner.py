@@ -134,6 +134,9 @@ class UnitPlanner:
                 return None
             if lane in self.closing_lanes:
                 return self._plan_close(lane, lanes, new_unit())
+            free = [s for s in self._of_lane(lane, lanes) if s.unit is None and not s.is_dirty]
+            if collecting := [s for s in free if s.collects]:
+                return self._plan_collect(lane, lanes, new_unit(), collecting)
             if not self._may_plan():
                 return None
             now = self._clock.monotonic()
@@ -166,6 +169,14 @@ class UnitPlanner:
         free = [state for state in self._of_lane(lane, lanes) if state.unit is None]
         request = self._request(unit, lane, free, lanes=len(lanes))
         request.last = True
+        return request
+
+    def _plan_collect(
+        self, lane: str, lanes: tuple[str, ...], unit: int, collecting: list[PartitionState]
+    ) -> UnitRequest:
+        left = min(state.collect_until for state in collecting) - self._clock.monotonic()
+        request = self._request(unit, lane, collecting, lanes=len(lanes))
+        request.collect, request.seconds = True, min(request.seconds, max(0.0, left))
         return request
 
     def _may_plan(self) -> bool:

@@ -45,6 +45,8 @@ BREAKER = "breaker"
 """Who pauses and resumes, where no person does."""
 _SHORT = 0.25
 """Seconds between polls of the group while units are in flight; outcomes wake the thread at once."""
+_COMMIT_TIME = 1.0
+"""Seconds of `drain_timeout` that are kept for the last commit; acknowledgements are waited for until then."""
 _DEDICATED_LAG = 20_000
 """Records behind at which a pipeline gets dedicated lanes from the start."""
 _serials = itertools.count(1)
@@ -299,8 +301,12 @@ class PipelineRunner:
         self.planner.leaving = True
         deadline = Deadline.after(self.spec.options.drain_timeout, self.context.clock)
         try:
-            self._finish_units(deadline)
-            self._close_actions(deadline)
+            if self._leaves:
+                self._finish_units(deadline)
+                self._close_actions(deadline)
+            else:
+                # It comes back at once: its actions stay as they are.
+                self._drain(self.partitions.owned())
         finally:
             self.outcomes.forget(self.units.ids())
             self.membership.leave()
@@ -527,14 +533,16 @@ class PipelineRunner:
     # -- revoke, stop ------------------------------------------------------------------------
 
     def _drain(self, partitions: list[Partition]) -> None:
-        """Called inside a rebalance: finish what is in flight there, settle and commit it, within `drain_timeout`."""
+        """Called inside a rebalance: finish what is in flight there, settle and commit it, within `drain_timeout`. I10:
+        acknowledgements that are open are waited for, or their events would be repeated."""
         self.context.idle_watcher.leave(self._key)
+        deadline = Deadline.after(self.spec.options.drain_timeout, self.context.clock)
         with self.partitions.lock:
             for tp in partitions:
                 if state := self.partitions.get(tp):
-                    state.revoked = True
+                    state.revoked, state.collect_until = True, deadline.at - _COMMIT_TIME
         reach("mid-rebalance")
-        deadline = Deadline.after(self.spec.options.drain_timeout, self.context.clock)
+        self._report_ready()
         while self._open_on(partitions):
             if deadline.expired:
                 self._abandon(self.units.on(partitions))
@@ -542,13 +550,19 @@ class PipelineRunner:
             self._read_mail(_SHORT)
             self.outcomes.retry_held()
             self.outcomes.commit()
+        with self.partitions.lock:
+            states = [self.partitions.get(tp) for tp in partitions]
+            deferred = sum(state.deferred for state in states if state is not None)
+        if deferred:
+            log.warning("work abandoned: not acknowledged within drain_timeout", pipeline=self.name, events=deferred)
         if self.activity.is_idle:
             # The idle watcher must not go on watching partitions that are no longer ours.
             self._wake_up()
 
     def _open_on(self, partitions: list[Partition]) -> bool:
-        dirty = {state.key for state in self.partitions.dirty()}
-        return bool(self.units.on(partitions) or dirty.intersection(partitions))
+        with self.partitions.lock:
+            open_ = {state.key for state in self.partitions if state.is_dirty or state.collects}
+        return bool(self.units.on(partitions) or open_.intersection(partitions))
 
     def _abandon(self, units: set[int]) -> None:
         """Kill the workers that still hold units. Units that have returned and wait for the store are in no worker: the
@@ -579,7 +593,7 @@ class PipelineRunner:
         """An action that has deferred events may acknowledge them when it is closed: that happens while their offsets
         can still be committed."""
         pending = any(state.pending for state in self.partitions)
-        if not (pending and self._leaves and self.pinned and not self.alone and self.outcomes.none_open):
+        if not (pending and self.pinned and not self.alone and self.outcomes.none_open):
             return
         # Lock order: the dispatcher is asked without the partition table's lock.
         self.planner.closing_lanes = set(self.context.dispatcher.lanes_of(self))

@@ -33,6 +33,8 @@ _QUICK = 0.001
 """Seconds below which acts are noted together at the unit's end: one by one, that would show in their cost."""
 _EARLY_AT_MOST = 1_000
 """Acknowledgements remembered of events that are not deferred: those of actions that acknowledge every event, too."""
+_LOOK_FOR_ACKS = 0.02
+"""Seconds between two looks at what is still deferred."""
 _BLOCKED_WAIT = 1.0
 """Seconds after which a retry that an outage of a step before the action prevented is tried again."""
 
@@ -300,6 +302,11 @@ class ActionExecutor(ABC):
         for partition, count in counts.items():
             self.result.add_acted(partition, count)
         return found
+
+    def wait_acknowledged(self, owned: set[Partition]) -> None:
+        """Until nothing of these partitions is deferred, or the unit has to end."""
+        while any(place[:2] in owned for place in list(self.deferred)) and not (self.stopping or self.deadline.expired):
+            self.clock.sleep(_LOOK_FOR_ACKS)
 
     def end_deferrals(self, owned: set[Partition]) -> None:
         """Events of these partitions that were not acknowledged in time have failed."""

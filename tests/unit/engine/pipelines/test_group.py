@@ -199,6 +199,62 @@ def test_a_drain_that_takes_too_long_kills_the_worker_before_the_partition_is_re
     assert driver.dispatcher.cancelled == [{request.unit}]
 
 
+def deferring(driver: Driver) -> None:
+    """A unit has come back, and one event of A waits for its acknowledgement."""
+    outcome = done(planned(driver), {A: 30, B: 30}, pending={A: (12,)})
+    outcome.partitions[0].deferred = 1
+    driver.deliver(outcome)
+    driver.tick()
+
+
+def test_i10_a_revoked_partition_is_held_until_its_deferred_events_are_acknowledged() -> None:
+    driver = started(start="earliest")
+    deferring(driver)
+    collecting: list[UnitRequest] = []
+
+    def lane(*_: object) -> None:
+        if not collecting and (request := driver.plan()) is not None:
+            collecting.append(request)
+            driver.runner.deliver(done(request, {}), 1.0)
+
+    driver.dispatcher.on_ready = lane
+    driver.group.member.listener.revoked([A])
+    [request] = collecting
+    assert (request.collect, [a.key for a in request.assignments]) == (True, [A])
+    assert driver.group.offset(A) == 30
+
+
+def test_a_drain_ends_in_time_where_nothing_is_acknowledged_and_kills_no_worker() -> None:
+    driver = started(start="earliest")
+    deferring(driver)
+
+    def lane(*_: object) -> None:
+        if (request := driver.plan()) is not None:
+            assert request.collect
+            driver.time.advance(request.seconds)
+            outcome = done(request, {}, pending={A: (12,)})
+            outcome.partitions[0].deferred = 1
+            driver.runner.deliver(outcome, 1.0)
+
+    driver.dispatcher.on_ready = lane
+    began = driver.time.now
+    driver.group.member.listener.revoked([A])
+    assert driver.time.now - began <= driver.runner.spec.options.drain_timeout
+    assert driver.dispatcher.cancelled == []
+    assert driver.group.offset(A) == 12
+
+
+def test_a_worker_that_dies_takes_the_acknowledgements_with_it() -> None:
+    driver = started(start="earliest")
+    deferring(driver)
+    request = planned(driver)
+    driver.runner.lose({request.unit}, {}, stage=None, reason="killed")
+    driver.runner._read_mail(0.0)
+    began = driver.time.now
+    driver.group.member.listener.revoked([A, B])
+    assert driver.time.now == began, "there is nothing to wait for"
+
+
 def test_f27_a_drain_while_the_store_is_unavailable_kills_no_worker() -> None:
     driver = started(start="earliest")
     driver.store.unavailable = True
