@@ -9,7 +9,7 @@ outcome was returned.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from penstock.core.dead_letter import Failure, Stage
@@ -555,7 +555,9 @@ class DeferredPart(SerialPart):
     def outcome(self) -> PartitionOutcome:
         self.pending = sorted({*self.pending, *self.deferred})
         self.world.deferring[self.model.name, self.a.topic_id, self.a.partition] = bool(self.deferred)
-        return replace(super().outcome(), deferred=len(self.deferred))
+        outcome = super().outcome()
+        outcome.deferred = len(self.deferred)
+        return outcome
 
 
 class TablePart(SerialPart):
