@@ -154,6 +154,25 @@ def test_a_cursor_below_the_beginning_of_the_log_goes_on_behind_the_gap(
     assert engine.dead_letters(name) == []
 
 
+def test_i05_a_topic_that_is_recreated_under_a_running_pipeline_is_written_once(
+    engine: Engine, kafka: KafkaBroker, topic: Topics, url: str, query: Query
+) -> None:
+    """F36: the new topic is longer than the old one was; what is read of it under the old id is not written twice."""
+    orders = topic(partitions=1)
+    name = f"anew-{orders}"
+    kafka.produce(orders, map(orjson.dumps, [order(n) for n in range(20)]))
+    flow = engine.run(pipeline(name, kafka.bootstrap, [orders], action=table(url)))
+    until(lambda: kafka.lag(name, orders) == 0, 60, lambda: f"all is committed: {flow.state} {flow.reason}")
+    kafka.delete_topic(orders)
+    kafka.create_topic(orders, 1)
+    kafka.produce(orders, map(orjson.dumps, [order(n) for n in range(20, 80)]))
+    until(lambda: query("SELECT count(*) FROM orders")[0][0] >= 80, 60, lambda: f"{flow.state} {flow.reason}")
+    kafka.produce(orders, map(orjson.dumps, [order(80)]))
+    until(lambda: query("SELECT count(*) FROM orders WHERE id = 80") == [(1,)], 60, lambda: f"{flow.state}")
+    engine.stop(flow)
+    assert [row[0] for row in query("SELECT id FROM orders ORDER BY id")] == list(range(81))
+
+
 def test_events_are_written_again_only_where_that_is_said(
     engine: Engine, kafka: KafkaBroker, topic: Topics, url: str, query: Query
 ) -> None:

@@ -34,6 +34,7 @@ from penstock.kafka.errors import (
     translate,
 )
 from penstock.kafka.single_flight import SingleFlight
+from penstock.kafka.topic_identity import substitute_id
 
 _kafka: Any = admin  # its names are re-exported without being declared
 
@@ -149,7 +150,7 @@ class ClusterView:
         """Kafka's ids of the topics; `cluster id/name` where the broker has none. Unknown topics are left out."""
         metadata = self._metadata(None)
         wanted = [name for name in names if name in metadata.topics]
-        substitutes = {name: f"{metadata.cluster_id}/{name}" for name in wanted}
+        substitutes = {name: substitute_id(metadata.cluster_id, name) for name in wanted}
         # Only a cluster that is known to have no ids gets the substitute: a slow broker must not make a topic look new.
         if not wanted or (metadata.cluster_id or "").startswith(_EMBEDDED):
             return substitutes

@@ -15,8 +15,20 @@ from penstock.kafka.errors import ABSENT, ErrorLog, translate
 _kafka: Any = admin  # its names are re-exported without being declared
 _WITHIN = 5.0
 """Seconds that the cluster has for an answer."""
+_ID_LENGTH = 22
+"""Of Kafka's ids: 16 bytes in base 64, which may have a slash in them."""
 _shared: weakref.WeakValueDictionary[object, TopicIdentity] = weakref.WeakValueDictionary()
 _sharing = threading.Lock()
+
+
+def substitute_id(cluster_id: str | None, topic: str) -> str:
+    """What stands for a topic's id in a cluster that has none."""
+    return f"{cluster_id}/{topic}"
+
+
+def is_substitute(topic_id: str, topic: str) -> bool:
+    """Whether `substitute_id` made it: then it cannot tell a re-created topic from the former one."""
+    return topic_id.endswith(f"/{topic}") and len(topic_id) != _ID_LENGTH
 
 
 class TopicIdentity:

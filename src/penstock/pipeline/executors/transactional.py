@@ -16,7 +16,7 @@ from penstock.core.errors import Unavailable
 from penstock.core.event import Event
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.partition_reader import Runs
-from penstock.kafka.topic_identity import TopicIdentity
+from penstock.kafka.topic_identity import TopicIdentity, is_substitute
 from penstock.pipeline.chain import Chain
 from penstock.pipeline.executors.executor import coordinates, partition_of
 from penstock.pipeline.executors.inline import InlineExecutor
@@ -387,8 +387,8 @@ class TransactionalExecutor(InlineExecutor):
         compared before the COMMIT.
         """
         place = part.place
-        if self._topics is None or "/" in place.topic_id:
-            return lambda: None  # the cluster has no ids: the assignment has a substitute
+        if self._topics is None or is_substitute(place.topic_id, place.topic):
+            return lambda: None
         answer = self._topics.ask(place.topic)
 
         def confirm() -> None:
