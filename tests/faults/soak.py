@@ -103,7 +103,11 @@ class Mix:
             until(lambda scene=scene: _all_owned(scene), WAIT_S, lambda scene=scene: self.story(scene))
 
     def story(self, scene: Scene) -> str:
-        return f"{scene.name}: {scene.count()} effects; {self.host.story()}"
+        try:
+            group = scene.kafka.members(scene.name)
+        except KafkaException as error:
+            group = {"unknown": [str(error)]}
+        return f"{scene.name}: {scene.count()} effects, group {group}; {self.host.story()}"
 
     def caught_up(self) -> None:
         for scene in self.scenes:
