@@ -189,6 +189,7 @@ class Spark:
                 "spark-stderr", partial(self._forward, gateway.proc.stderr), owner="Spark", ends="with the JVM"
             )
             self._sc = SparkContext(gateway=gateway, conf=conf)
+            _close_accumulators(self._sc)
         except Exception as error:
             raise SparkStartError(
                 f"Spark did not start: {error}", hint="`penstock doctor` looks at Java and Spark"
@@ -313,7 +314,7 @@ class Spark:
 
     def run(self, request: WindowRequest) -> WindowOutcome:
         """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
-        from penstock.worker.protocol import REPEATED, unpacked  # noqa: PLC0415 - as at the top of this module
+        from penstock.worker.protocol import REPEATED, UnreadableAnswer, unpacked  # noqa: PLC0415 - as at the top
 
         payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
@@ -326,10 +327,9 @@ class Spark:
             kind = WindowRepeated if REPEATED in text else EventCrashed if _died_at_event(text) else WindowLost
             raise kind(_reason(error)) from error
         try:
-            (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
-            return unpacked(packed)
-        except Exception as error:
-            raise GarbledOutcome(f"the worker's answer cannot be read: {type(error).__name__}: {error}") from error
+            return unpacked(bytes(answer))
+        except UnreadableAnswer as error:
+            raise GarbledOutcome(f"the worker's answer cannot be read and is refused: {error}") from error
 
     def _job(self, lane: str, payload: bytes) -> Any:
         """The Java RDD that runs this payload."""
@@ -356,8 +356,11 @@ class Spark:
             if self.bell is not None:
                 self._sc.environment["PENSTOCK_BELL"] = self.bell
                 self._sc.environment["PENSTOCK_MEMORY"] = str(self._memory or quarter_of_the_memory())
+            windows = self._sc.parallelize([element], 1).mapPartitions(run_window)
+            # The worker's bytes come back as they are: PySpark would pickle them there, for the driver to unpickle.
+            windows._bypass_serializer = True  # noqa: SLF001 - no public name
             # The environment is taken when this is built.
-            return self._sc.parallelize([element], 1).mapPartitions(run_window)._jrdd  # noqa: SLF001 - no public name
+            return windows._jrdd  # noqa: SLF001 - as above
 
     def stop(self, within: float = 20.0) -> None:
         """End context and JVM; on the first start of a machine the JVM writes its class archive on the way out, for
@@ -388,6 +391,14 @@ class Spark:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(timeout=5)
+
+
+def _close_accumulators(context: Any) -> None:
+    """End the thread that unpickles, in this process, what workers add to accumulators: Penstock has none."""
+    context._accumulatorServer.shutdown()  # noqa: SLF001 - PySpark always starts it
+    context._accumulatorServer = None  # noqa: SLF001 - as above
+    # Jobs built from now on name no accumulator, so executors drop the updates of their workers.
+    context._javaAccumulator = None  # noqa: SLF001 - as above
 
 
 def refuse_repeats(conf: Mapping[str, str]) -> None:
