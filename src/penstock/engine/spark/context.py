@@ -243,6 +243,8 @@ class Spark:
         }
         if self.is_local:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            # Other users of the machine reach the JVM's ports, which deserialise Java objects. Spark makes the secret.
+            settings["spark.authenticate"] = "true"
             # By default twice as many as the master has slots, which are lanes here: over a hundred for a few messages.
             settings["spark.rpc.netty.dispatcher.numThreads"] = "4"
         else:
