@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from penstock.config.spec import ConnectionSpec
@@ -75,6 +76,8 @@ def test_a_site_runs_its_files_and_stops_them(bootstrap: str, tmp_path: Path) ->
         until(lambda: all(part in served("/").text for part in wanted), 60, lambda: served("/").text)
         assert all(part in served("/metrics").text for part in wanted)
         assert served("/nowhere").status_code == 404
+        listening = [c.laddr for c in psutil.Process(process.pid).net_connections("tcp") if c.status == "LISTEN"]
+        assert [address.ip for address in listening if address.port == port] == ["127.0.0.1"], "L14"
         assert process.stop() == 0
     errors = re.findall(r"\[(\w+) *\]", process.log)
     assert set(errors) <= {"error", "critical"}, process.log

@@ -188,13 +188,13 @@ class HttpServer(Server):
 
 
 class MonitoringServer(Server):
-    """The port that `--enable-monitoring` asks for. It tells figures only, so it listens where DataHub's does: on every
-    address, for a scraper that is elsewhere."""
+    """The port that `--enable-monitoring` asks for: figures, without a log-in. A scraper that is elsewhere needs
+    `--monitoring-host`; DataHub's own listens on every address."""
 
-    def __init__(self, metrics: Callable[[], bytes], port: int) -> None:
+    def __init__(self, metrics: Callable[[], bytes], host: str, port: int) -> None:
         super().__init__(
             make_monitoring(metrics),
-            host="0.0.0.0",  # noqa: S104 - see above
+            host=host,
             port=port,
             default_port=port,
             if_taken="give another one with --monitoring-port",

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -99,6 +99,7 @@ class Spark:
         home: Path,
         driver_output: str | None = None,
         worker_memory: int | None = None,
+        scrub: Callable[[str], str] = str,
         clock: Clock = SYSTEM,
         threads: Threads = THREADS,
     ) -> None:
@@ -111,6 +112,7 @@ class Spark:
         self._clock, self._threads = clock, threads
         self._output = driver_output
         self._memory = worker_memory
+        self._scrub = scrub
         self._building = threading.Lock()
         self._lane_jobs: dict[str, Any] = {}
         self._sc: Any = None
@@ -201,7 +203,9 @@ class Spark:
         """Pass on what the JVM and the workers say, without Spark's greetings and without the noise of an ending."""
         for line in stream:
             if not self._stopping and not line.startswith(_GREETINGS):
-                sys.stderr.buffer.write(line)
+                # I8: errors of libraries in workers may repeat a password.
+                text = self._scrub(line.decode("utf-8", "backslashreplace").rstrip("\n"))
+                sys.stderr.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
                 sys.stderr.buffer.flush()
 
     def _settings(self) -> dict[str, str]:
