@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import socket
@@ -12,6 +13,8 @@ import httpx
 import psutil
 import pytest
 
+from penstock.api.server import MonitoringServer
+from penstock.cli.actions import actions
 from penstock.config.spec import ConnectionSpec
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.embedded import EmbeddedCluster
@@ -162,3 +165,15 @@ def test_words_without_a_run(tmp_path: Path) -> None:
     missing = penstock("actions", "run", DATAHUB_ACTIONS_USER_CONFIGS_PATH="")
     assert missing.code == 2
     assert "no configuration is given" in missing.err
+
+
+def test_l14_the_monitoring_port_is_open_to_this_machine_only_unless_told() -> None:
+    assert inspect.signature(actions).parameters["monitoring_host"].default == "127.0.0.1"
+    for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - told to
+        server = MonitoringServer(lambda: b"m 1\n", host, 0)
+        address = server.start()
+        try:
+            assert address.startswith(f"http://{host}:")
+            assert httpx.get(address.replace("0.0.0.0", "127.0.0.1")).text == "m 1\n"  # noqa: S104 - as above
+        finally:
+            server.stop()
