@@ -6,6 +6,8 @@ PYTHON ?= python3
 UV := .cache/uv/bin/uv
 BIN := .venv/bin
 export PYTHONPATH :=
+# What builds pyspark and Penstock itself is pinned by hash, too: uv refuses any other build tool.
+export UV_BUILD_CONSTRAINT := $(CURDIR)/requirements/build.txt
 # Where this is set, as in many containers, every process compiles all that it imports: starts take twice as long.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -27,19 +29,19 @@ define install
 	@echo "installing $(1) into $(2)"
 	@sed -n '/^pyspark==/,/^[^ ].*==/p' $(1) | sed '$$d' | $(UV) pip install --python $(2) --quiet --offline --no-deps --require-hashes -r - 2>/dev/null || true
 	@$(UV) pip install --python $(2) --quiet --compile-bytecode --offline --require-hashes -r $(1) 2>/dev/null || $(UV) pip install --python $(2) --quiet --compile-bytecode --require-hashes -r $(1)
-	@$(UV) pip install --python $(2) --quiet --offline --no-deps --no-build-isolation -e . 2>/dev/null || $(UV) pip install --python $(2) --quiet --no-deps -e .
+	@$(UV) pip install --python $(2) --quiet --offline --no-deps -e . 2>/dev/null || $(UV) pip install --python $(2) --quiet --no-deps -e .
 	@$(2)/bin/python -m compileall -q src
 endef
 
-.cache/stamps/run: $(UV) requirements/run.txt pyproject.toml
+.cache/stamps/run: $(UV) requirements/build.txt requirements/run.txt pyproject.toml
 	$(call install,requirements/run.txt,.venv)
 	@mkdir -p .cache/stamps && touch $@
 
-.cache/stamps/dev: $(UV) requirements/dev.txt pyproject.toml
+.cache/stamps/dev: $(UV) requirements/build.txt requirements/dev.txt pyproject.toml
 	$(call install,requirements/dev.txt,.venv)
 	@mkdir -p .cache/stamps && touch $@ .cache/stamps/run
 
-.cache/stamps/datahub: $(UV) requirements/datahub.txt pyproject.toml
+.cache/stamps/datahub: $(UV) requirements/build.txt requirements/datahub.txt pyproject.toml
 	$(call install,requirements/datahub.txt,.cache/datahub)
 	@mkdir -p .cache/stamps && touch $@
 
@@ -82,6 +84,7 @@ fmt: setup-dev ## Format and fix what can be fixed
 
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate
 lock: $(UV) ## Make the hash-pinned locks anew from pyproject.toml
+	@$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
 	@$(COMPILE) $(ARGS) pyproject.toml -o requirements/run.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --group test --group check -o requirements/dev.txt
 	@$(COMPILE) $(ARGS) pyproject.toml --extra datahub -c requirements/run.txt -o requirements/datahub.txt
@@ -90,7 +93,8 @@ lock: $(UV) ## Make the hash-pinned locks anew from pyproject.toml
 lock-check: $(UV) ## The locks still satisfy pyproject.toml and hold no addresses
 	@! grep -nE 'https?://|--index-url|--find-links' requirements/*.txt bench/datahub/requirements.txt
 	@mkdir -p .cache/lock
-	@cp requirements/run.txt requirements/dev.txt requirements/datahub.txt .cache/lock/
+	@cp requirements/build.txt requirements/run.txt requirements/dev.txt requirements/datahub.txt .cache/lock/
+	@$(COMPILE) requirements/build.in -o .cache/lock/build.txt && diff -q requirements/build.txt .cache/lock/build.txt
 	@$(COMPILE) pyproject.toml -o .cache/lock/run.txt && diff -q requirements/run.txt .cache/lock/run.txt
 	@$(COMPILE) pyproject.toml --group test --group check -o .cache/lock/dev.txt && diff -q requirements/dev.txt .cache/lock/dev.txt
 	@$(COMPILE) pyproject.toml --extra datahub -c requirements/run.txt -o .cache/lock/datahub.txt && diff -q requirements/datahub.txt .cache/lock/datahub.txt

@@ -14,6 +14,8 @@ trap 'rm -rf "$tools"' EXIT
 "$tools/uv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$here/requirements/uv.txt"
 # Compiled here: whoever runs it may not write into the folder, and would compile everything at every start.
 unset PYTHONDONTWRITEBYTECODE
+# What builds pyspark and Penstock itself is pinned by hash, too: uv refuses any other build tool.
+export UV_BUILD_CONSTRAINT="$here/requirements/build.txt"
 "$tools/uv/bin/uv" venv --quiet --python "$python" "$target"
 "$tools/uv/bin/uv" pip install --quiet --compile-bytecode --python "$target" --require-hashes -r "$here/requirements/run.txt"
 "$tools/uv/bin/uv" pip install --quiet --compile-bytecode --python "$target" --no-deps "$here"

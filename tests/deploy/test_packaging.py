@@ -49,6 +49,8 @@ def dockerfile() -> list[list[tuple[str, str]]]:
     stages: list[list[tuple[str, str]]] = []
     for line in filter(None, text.splitlines()):
         word, _, rest = line.partition(" ")
+        if word == "ARG" and not stages:
+            continue  # the base of all stages
         if word == "FROM":
             stages.append([])
         stages[-1].append((word, rest.strip()))
@@ -245,6 +247,73 @@ def test_the_manifests_fit_together() -> None:
     assert spec["enableServiceLinks"] is False
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["path"] in ("/health/live", "/health/ready")
+
+
+def test_l09_the_network_policy_does_what_its_comment_says() -> None:
+    policy = manifest("NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    [ingress] = policy["ingress"]
+    [http] = manifest("Deployment")["spec"]["template"]["spec"]["containers"][0]["ports"]
+    assert ingress["ports"] == [{"port": http["containerPort"], "protocol": "TCP"}]
+    allowed = [peer["namespaceSelector"]["matchLabels"] for peer in ingress["from"]]
+    assert [label["kubernetes.io/metadata.name"] for label in allowed] == ["ingress-nginx", "monitoring"]
+    for rule in policy["egress"]:
+        assert rule["to"], "a rule without `to` allows every address"
+        assert rule["ports"]
+    blocks = [peer["ipBlock"] for rule in policy["egress"] for peer in rule["to"] if "ipBlock" in peer]
+    assert blocks == [{"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}], "no cloud's metadata service"
+
+
+def test_l09_a_pod_is_bounded_and_its_image_is_named_by_digest() -> None:
+    spec = manifest("Deployment")["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    assert set(container["resources"]["limits"]) == {"cpu", "memory", "ephemeral-storage"}
+    assert re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", container["image"])
+    assert all(volume["emptyDir"]["sizeLimit"] for volume in spec["volumes"] if "emptyDir" in volume)
+    _, final = dockerfile()
+    assert said(final, "FROM") == ["${BASE}"], "which a build pins: --build-arg BASE=…@sha256:…"
+
+
+# -- build tools ---------------------------------------------------------------------------
+
+
+def test_l10_build_tools_are_pinned_by_hash() -> None:
+    text = (ROOT / "requirements" / "build.txt").read_text()
+    pinned = re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
+    assert {"hatchling", "setuptools", "editables"} <= {name for name, _ in pinned}
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        assert "--hash=sha256:" in block
+    for file in ("Makefile", "deploy/install.sh"):
+        found = (ROOT / file).read_text()
+        assert re.search(r"export UV_BUILD_CONSTRAINT.*requirements/build\.txt", found), file
+        assert "--no-build-isolation" not in found, f"{file}: tools of the environment are no pinned ones"
+
+
+def test_l10_a_build_tool_of_another_hash_is_refused(tmp_path: Path) -> None:
+    uv = ROOT / ".cache" / "uv" / "bin" / "uv"
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "src" / "penstock").mkdir(parents=True)
+    (tmp_path / "src" / "penstock" / "__init__.py").touch()
+    changed = tmp_path / "build.txt"
+    text = (ROOT / "requirements" / "build.txt").read_text()
+    changed.write_text(re.sub(r"sha256:[0-9a-f]{8}", "sha256:00000000", text))
+    environ = os.environ | {"UV_BUILD_CONSTRAINT": str(changed)}
+    command = [
+        uv,
+        "build",
+        "--wheel",
+        "--quiet",
+        "--build-constraints",
+        str(changed),
+        "--out-dir",
+        tmp_path / "out",
+        tmp_path,
+    ]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "Hash mismatch" in done.stderr
+    assert not list((tmp_path / "out").glob("*.whl"))
 
 
 def test_the_pods_environment_and_pipelines_are_understood(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import socket
@@ -9,8 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
+from penstock.api.server import MonitoringServer
+from penstock.cli.actions import actions
 from penstock.config.spec import ConnectionSpec
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.embedded import EmbeddedCluster
@@ -75,6 +79,8 @@ def test_a_site_runs_its_files_and_stops_them(bootstrap: str, tmp_path: Path) ->
         until(lambda: all(part in served("/").text for part in wanted), 60, lambda: served("/").text)
         assert all(part in served("/metrics").text for part in wanted)
         assert served("/nowhere").status_code == 404
+        listening = [c.laddr for c in psutil.Process(process.pid).net_connections("tcp") if c.status == "LISTEN"]
+        assert [address.ip for address in listening if address.port == port] == ["127.0.0.1"], "L14"
         assert process.stop() == 0
     errors = re.findall(r"\[(\w+) *\]", process.log)
     assert set(errors) <= {"error", "critical"}, process.log
@@ -159,3 +165,15 @@ def test_words_without_a_run(tmp_path: Path) -> None:
     missing = penstock("actions", "run", DATAHUB_ACTIONS_USER_CONFIGS_PATH="")
     assert missing.code == 2
     assert "no configuration is given" in missing.err
+
+
+def test_l14_the_monitoring_port_is_open_to_this_machine_only_unless_told() -> None:
+    assert inspect.signature(actions).parameters["monitoring_host"].default == "127.0.0.1"
+    for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - told to
+        server = MonitoringServer(lambda: b"m 1\n", host, 0)
+        address = server.start()
+        try:
+            assert address.startswith(f"http://{host}:")
+            assert httpx.get(address.replace("0.0.0.0", "127.0.0.1")).text == "m 1\n"  # noqa: S104 - as above
+        finally:
+            server.stop()

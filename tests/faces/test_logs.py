@@ -6,11 +6,13 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
-from penstock.service.logs import configure_logs
+from penstock.engine.spark.context import Spark
+from penstock.service.logs import configure_logs, scrubbed
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +63,31 @@ def test_level_holds_for_both_kinds_of_loggers() -> None:
     structlog.get_logger("penstock").warning("loud")
     assert "quiet" not in stream.getvalue()
     assert "loud" in stream.getvalue()
+
+
+def test_l11_no_text_of_an_event_forges_a_line_of_the_console_format() -> None:
+    stream = io.StringIO()
+    configure_logs(format="console", stream=stream)
+    forged = "bad\n2026-01-01T00:00:00Z [info     ] admin logged in\r\nmore"
+    log = structlog.get_logger("penstock")
+    log.info(forged, why=forged, listed=[forged])
+    logging.getLogger("other").warning("said %s", forged)
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        log.exception("failed")
+    lines = stream.getvalue().splitlines()
+    begun = [line for line in lines if not line.startswith("    ")]
+    assert len(begun) == 3, "one for each message; the traceback is indented"
+    assert not any(line.startswith("2026-01-01") for line in lines)
+    assert "bad\\n2026-01-01" in begun[0]
+
+
+def test_l11_what_the_jvm_and_workers_say_is_scrubbed(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    configure_logs(secrets=["hunter22"], stream=io.StringIO())
+    spark = Spark(master="local", conf={}, home=tmp_path, scrub=scrubbed)
+    said = b"Traceback\nKafkaError: user:hunter22 \x1b[31m\n\xff\nWARNING: Using incubator modules: x\n"
+    spark._forward(io.BytesIO(said))
+    assert capfdbinary.readouterr().err == b"Traceback\nKafkaError: user:******** \\x1b[31m\n\\xff\n"

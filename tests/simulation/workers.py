@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.spark.context import WindowLost
 from penstock.pipeline.in_flight_log import InFlight
 from penstock.pipeline.messages import UnitOutcome
-from penstock.worker.protocol import WindowOutcome, WindowRequest
+from penstock.worker.protocol import WindowOutcome, WindowRequest, packed, unpacked
 from tests.simulation.log import Nature
 from tests.simulation.scheduler import Process, ProcessKilled, SimEvent
 from tests.simulation.units import SimUnit
@@ -146,7 +146,7 @@ class SimSpark:
             raise WindowLost("Python worker exited unexpectedly (crashed)")
         outcome = self._collect(worker, request, began)
         self._look_for_late(outcome, request)
-        return outcome
+        return unpacked(packed(outcome))
 
     def _worker(self, lane: str) -> Worker:
         worker = self.workers.get(lane)

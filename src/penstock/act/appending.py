@@ -10,9 +10,12 @@ from penstock.core.errors import Unavailable
 
 
 class Appender:
-    """Missing folders are made. A file that would grow beyond `rotate` bytes becomes `path.1`, `path.2`, …"""
+    """Missing folders are made. A file that would grow beyond `rotate` bytes becomes `path.1`, `path.2`, …
 
-    def __init__(self, path: Path, rotate: int | None, *, fsync: bool, mode: int = 0o644) -> None:
+    New files get `mode`; one that is there keeps its own.
+    """
+
+    def __init__(self, path: Path, rotate: int | None, *, fsync: bool, mode: int = 0o600) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._rotate = rotate

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import orjson
+from pydantic import Field
 
 from penstock.act.appending import Appender
 from penstock.config.spec import Model
@@ -31,6 +32,9 @@ class FileConfig(Model):
     """File to append to; a relative path starts at the pipeline file's folder. Missing folders are made."""
     rotate: Size | None = None
     """A file that would grow beyond this is renamed to `path.1`, `path.2`, … (the highest is the newest)."""
+    mode: str = Field(default="0600", pattern=r"^0?[0-6][0-6][0-4]$")
+    """Rights of new files, in octal: events may be private, so only the owner reads them unless this says otherwise
+    (`"0640"`: also the group). Files that exist keep theirs."""
     fsync: bool = False
     """True: each batch waits until the disk has it, so that a power cut loses nothing either."""
 
@@ -54,7 +58,7 @@ class File(BatchAction):
         parsed = parse_config(FileConfig, config, "file")
         path = (Path(ctx.folder or ".") / Path(parsed.path).expanduser()).absolute()
         try:
-            return cls(Appender(path, parsed.rotate, fsync=parsed.fsync))
+            return cls(Appender(path, parsed.rotate, fsync=parsed.fsync, mode=int(parsed.mode, 8)))
         except OSError as error:
             raise ConfigError(f"file: `path` cannot be written to: {error}", received=parsed.path) from error
 

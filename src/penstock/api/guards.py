@@ -105,7 +105,10 @@ class _Body:
 
 
 def _too_large(limit: int) -> Response:
-    return problem(413, "too_large", f"a request may have {limit} bytes at most", allowed=limit)
+    answer = problem(413, "too_large", f"a request may have {limit} bytes at most", allowed=limit)
+    # The rest of the body is not read, so nothing can follow it.
+    answer.headers["connection"] = "close"
+    return answer
 
 
 def _is_same_origin(scope: Scope, headers: Headers, host: str) -> bool:

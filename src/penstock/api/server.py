@@ -14,6 +14,8 @@ from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from penstock.api.certificates import Certificate
+from penstock.api.connections import bounded, most_connections
 from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.service.health import Health
@@ -86,6 +88,7 @@ class Server:
         self._app = app
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
+        self._certificate: Certificate | None = None
         self.address: str | None = None
 
     def start(self) -> str:
@@ -101,6 +104,10 @@ class Server:
         except (OSError, ValueError) as error:
             listener.close()
             raise ConfigError(f"the certificate or its key cannot be used: {error}", received=self._tls) from error
+        config.http_protocol_class = bounded(config.http_protocol_class, most_connections())
+        if self._tls is not None and config.ssl is not None:
+            self._certificate = Certificate(config.ssl, self._tls)
+            self._certificate.start()
         self._server = server = uvicorn.Server(config)
         self._thread = threading.Thread(target=server.run, args=([listener],), name="http", daemon=True)
         self._thread.start()
@@ -114,6 +121,8 @@ class Server:
         """Finish the answers under way and end; harmless when not started."""
         if self._server is None or self._thread is None:
             return
+        if self._certificate is not None:
+            self._certificate.stop()
         self._server.should_exit = True
         self._thread.join(timeout=5)
         self._server = self._thread = None
@@ -188,13 +197,13 @@ class HttpServer(Server):
 
 
 class MonitoringServer(Server):
-    """The port that `--enable-monitoring` asks for. It tells figures only, so it listens where DataHub's does: on every
-    address, for a scraper that is elsewhere."""
+    """The port that `--enable-monitoring` asks for: figures, without a log-in. A scraper that is elsewhere needs
+    `--monitoring-host`; DataHub's own listens on every address."""
 
-    def __init__(self, metrics: Callable[[], bytes], port: int) -> None:
+    def __init__(self, metrics: Callable[[], bytes], host: str, port: int) -> None:
         super().__init__(
             make_monitoring(metrics),
-            host="0.0.0.0",  # noqa: S104 - see above
+            host=host,
             port=port,
             default_port=port,
             if_taken="give another one with --monitoring-port",

@@ -41,6 +41,13 @@ MonitoringPort = Annotated[
     int,
     typer.Option(min=0, max=65535, envvar="DATAHUB_ACTIONS_MONITORING_PORT", help="That port."),
 ]
+MonitoringHost = Annotated[
+    str,
+    typer.Option(
+        envvar="DATAHUB_ACTIONS_MONITORING_HOST",
+        help="Address of that port; 0.0.0.0 for a scraper on another machine, without a log-in.",
+    ),
+]
 DetectLeaks = Annotated[bool, typer.Option("-dl", "--detect-memory-leaks", help="Accepted; it does nothing here.")]
 
 # Words after the options are looked at by the command itself: DataHub takes any, and so do we, but we say so.
@@ -58,6 +65,7 @@ def actions(
     config: Config = None,
     enable_monitoring: EnableMonitoring = False,
     monitoring_port: MonitoringPort = 8000,
+    monitoring_host: MonitoringHost = "127.0.0.1",
     detect_memory_leaks: DetectLeaks = False,
     strict: Strict = False,
     version: Annotated[bool, typer.Option("--version", help="Show the version and end.")] = False,
@@ -88,8 +96,9 @@ def actions(
     if detect_memory_leaks:
         remarks.append("--detect-memory-leaks does nothing here")
     _warn(remarks)
-    port = monitoring_port if enable_monitoring else None
-    return _run(terminal, settings, _Order(list(files), in_container=not config, port=port, strict=strict))
+    monitoring = (monitoring_host, monitoring_port) if enable_monitoring else None
+    order = _Order(list(files), in_container=not config, monitoring=monitoring, strict=strict)
+    return _run(terminal, settings, order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +107,8 @@ class _Order:
 
     files: list[str | Path] = field(kw_only=False)
     in_container: bool
-    port: int | None
-    """Of the monitoring; None: there is none."""
+    monitoring: tuple[str, int] | None
+    """Host and port; None: there is none."""
     strict: bool
 
 
@@ -151,7 +160,7 @@ def _run_instance(terminal: Terminal, settings: Settings, order: _Order, stop: S
     log = structlog.get_logger("penstock.actions")
     with_lag = os.environ.get("DATAHUB_ACTIONS_KAFKA_LAG_ENABLED", "true").strip().lower() in _TRUE
     METRICS.positions.with_kafka_lag = with_lag
-    monitoring = MonitoringServer(METRICS.exposition, order.port) if order.port is not None else None
+    monitoring = MonitoringServer(METRICS.exposition, *order.monitoring) if order.monitoring is not None else None
     if monitoring:
         log.info("monitoring", address=monitoring.start())
 

@@ -19,6 +19,7 @@ from penstock.core.secrets import MASK, is_secret_key, mask_url, secrets_at_key,
 
 KEY_VARIABLE: Final = "PENSTOCK_SECRET_KEY"
 KEY_FILE: Final = "secret.key"
+FORMER_KEY_FILE: Final = f"{KEY_FILE}.old"
 SECRET: Final = "$secret"  # noqa: S105 - the name of a key
 REFERENCE: Final = "$ref"
 NOT_KEPT: Final = "an admin keeps it first: `penstock secrets set`, or PUT /api/v1/secrets/NAME"
@@ -43,16 +44,27 @@ class Resolved:
 
 
 def known_cipher(home: Path, environ: Mapping[str, str]) -> Cipher | None:
-    """By the key of the environment, else that of the home; None: there is none yet."""
+    """By the key of the environment, else that of the home; None: there is none yet.
+
+    The variable may hold a former key too (`NEW,OLD`), as the home does after a rotation: for reading only.
+    """
     if written := environ.get(KEY_VARIABLE, "").strip():
         return Cipher.of(written, f"variable {KEY_VARIABLE}")
-    file = home / KEY_FILE
+    current, former = _written_key(home / KEY_FILE), _written_key(home / FORMER_KEY_FILE)
+    if current is None:
+        return None
+    return Cipher.of(current if former is None else f"{current},{former}", str(home / KEY_FILE))
+
+
+def _written_key(file: Path) -> str | None:
     try:
-        return Cipher.of(file.read_text(encoding="ascii"), str(file))
+        text = file.read_text(encoding="ascii")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read: {error}", received=str(file)) from None
+    Cipher.of(text, str(file))
+    return text
 
 
 def made_cipher(home: Path, environ: Mapping[str, str]) -> Cipher:
@@ -81,17 +93,34 @@ def write_key(file: Path, cipher: Cipher) -> None:
         draft.unlink()
 
 
-def hidden(config: Any, cipher: Callable[[], Cipher], *, secret: bool = False) -> Any:
-    """A copy with every secret that is written out encrypted; references stay. The cipher is asked for when needed."""
+def hidden(config: Any, cipher: Callable[[], Cipher], *, key: str = "", secret: bool = False) -> Any:
+    """A copy with every secret that is written out encrypted; references stay. The cipher is asked for when needed.
+
+    `key` is the one that the value is kept at, which its encryption is bound to.
+    """
     if isinstance(config, Mapping):
         if is_kept(config):
             return dict(config)
-        return {key: hidden(value, cipher, secret=secret or _is_secret(str(key))) for key, value in config.items()}
+        return {
+            key: hidden(value, cipher, key=str(key), secret=secret or _is_secret(str(key)))
+            for key, value in config.items()
+        }
     if isinstance(config, (list, tuple)):
-        return [hidden(value, cipher, secret=secret) for value in config]
+        return [hidden(value, cipher, key=key, secret=secret) for value in config]
     if not isinstance(config, str) or not config or is_reference(config):
         return config
-    return {SECRET: cipher().hide(config)} if secret or secrets_in_url(config) else config
+    return {SECRET: cipher().hide(config, place_of(key))} if secret or secrets_in_url(config) else config
+
+
+def place_of(key: str) -> str:
+    """What the encryption of a text in a configuration is bound to: its key, wherever in it that is. A secret that
+    was kept as one thing (a password) cannot be used as another (an address)."""
+    return f"field/{key}"
+
+
+def place_of_named(name: str) -> str:
+    """What the encryption of a named secret is bound to."""
+    return f"secret/{name}"
 
 
 def is_kept(value: object) -> bool:
@@ -142,23 +171,26 @@ class _Resolver:
     folder: Path | None
     found: set[str]
 
-    def of(self, config: Any, *, secret: bool) -> Any:
+    def of(self, config: Any, *, key: str = "", secret: bool) -> Any:
         if isinstance(config, Mapping):
             if is_kept(config):
-                return self._kept(config)
-            return {key: self.of(value, secret=secret or _is_secret(str(key))) for key, value in config.items()}
+                return self._kept(config, key)
+            return {
+                key: self.of(value, key=str(key), secret=secret or _is_secret(str(key)))
+                for key, value in config.items()
+            }
         if isinstance(config, (list, tuple)):
-            return [self.of(value, secret=secret) for value in config]
+            return [self.of(value, key=key, secret=secret) for value in config]
         if not isinstance(config, str):
             return config
         return self._text(config, secret=secret)
 
-    def _kept(self, config: Mapping[str, Any]) -> str:
+    def _kept(self, config: Mapping[str, Any], key: str) -> str:
         if SECRET in config:
             if self.cipher is None:
                 hint = f"set {KEY_VARIABLE}, or put {KEY_FILE} back into the home"
                 raise NoSecretKey("a secret is encrypted, and there is no key to read it with", hint=hint)
-            value = self.cipher.reveal(str(config[SECRET]))
+            value = self.cipher.reveal(str(config[SECRET]), place_of(key))
         else:
             name = str(config[REFERENCE])
             if name not in self.named:

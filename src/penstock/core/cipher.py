@@ -1,4 +1,4 @@
-"""Encryption of secrets at rest: AES-256-GCM under one key."""
+"""Encryption of secrets at rest: AES-256-GCM, each bound to the place it is kept at."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import base64
 import binascii
 import hashlib
 import hmac
+import os
 from typing import Final
 
 from penstock.core.errors import ConfigError
 
 KEY_BYTES: Final = 32
-_FORMAT: Final = b"\x01"
+_UNBOUND: Final = b"\x01"
+"""The format of version 0.1, which said nothing of the place; read, and no longer written."""
+_BOUND: Final = b"\x02"
 _NONCE: Final = 12
 _KNOWN: Final = b"penstock"
-_FORM: Final = "32 bytes in Base64; `openssl rand -base64 32` makes one"
+_MARK: Final = "mark"
+_FORM: Final = "32 bytes in Base64; `openssl rand -base64 32` makes one. During a rotation: NEW,OLD"
 
 
 class WrongSecretKey(ConfigError):
@@ -24,77 +28,108 @@ class WrongSecretKey(ConfigError):
 
 
 class Cipher:
-    """Encrypts and decrypts; its `repr` shows nothing of the key."""
+    """Encrypts under its first key and decrypts under any; its `repr` shows nothing of them.
 
-    __slots__ = ("_key",)
+    `place` says where a secret is kept. It is not encrypted and not stored: what is decrypted as if it had been kept
+    elsewhere is refused, so whoever writes to the store cannot exchange one secret for another.
+    """
 
-    def __init__(self, key: bytes) -> None:
-        if len(key) != KEY_BYTES:
-            raise ConfigError(f"a key of {KEY_BYTES} bytes is wanted, not one of {len(key)}", allowed=_FORM)
-        self._key = key
+    __slots__ = ("_keys",)
+
+    def __init__(self, key: bytes, *former: bytes) -> None:
+        """`former` keys are for reading only, while the first one takes their place."""
+        for each in (key, *former):
+            if len(each) != KEY_BYTES:
+                raise ConfigError(f"a key of {KEY_BYTES} bytes is wanted, not one of {len(each)}", allowed=_FORM)
+        self._keys = (key, *former)
 
     @classmethod
     def of(cls, text: str, where: str) -> Cipher:
-        """By a key as people write it; an error names `where` it was written, and never what."""
-        try:
-            key = base64.b64decode(text.strip(), altchars=b"-_" if {"-", "_"} & set(text) else None, validate=True)
-        except (binascii.Error, ValueError):
-            key = b""
-        if len(key) != KEY_BYTES:
+        """By keys as people write them; an error names `where` they were written, and never what."""
+        keys = [_key(part) for part in text.split(",")]
+        if not all(keys):
             raise ConfigError(f"{where} is no key", allowed=_FORM)
-        return cls(key)
+        return cls(*keys)
 
     @property
     def text(self) -> str:
-        """The key as people write it."""
-        return base64.b64encode(self._key).decode()
+        """The keys as people write them."""
+        return ",".join(base64.b64encode(key).decode() for key in self._keys)
 
-    def encrypt(self, plain: bytes) -> bytes:
-        """The same text becomes the same bytes: a definition that is saved again unchanged stays the same one."""
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - slow to import, rarely wanted
+    @property
+    def current(self) -> Cipher:
+        """Without the former keys."""
+        return Cipher(self._keys[0])
 
-        # A nonce made from the text, by a key of its own, repeats only together with the text.
-        own = hmac.digest(self._key, b"nonce", hashlib.sha256)
-        nonce = hmac.digest(own, plain, hashlib.sha256)[:_NONCE]
-        return _FORMAT + nonce + AESGCM(self._key).encrypt(nonce, plain, _FORMAT)
+    def derived(self, label: str) -> Cipher:
+        """A cipher for one purpose (HKDF-SHA256): whoever has it learns nothing of this one."""
+        from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - slow to import, rarely wanted
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415 - as above
 
-    def decrypt(self, secret: bytes) -> bytes:
+        info = f"penstock/{label}".encode()
+        return Cipher(*(HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(key) for key in self._keys))
+
+    def encrypt(self, plain: bytes, place: str) -> bytes:
+        """Each time other bytes: nobody sees which secrets are equal."""
+        return self._sealed(plain, place, os.urandom(_NONCE))
+
+    def decrypt(self, secret: bytes, place: str) -> bytes:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as above
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - as above
 
-        nonce, rest = secret[1 : 1 + _NONCE], secret[1 + _NONCE :]
-        try:
-            if secret[:1] != _FORMAT:
-                raise InvalidTag
-            return AESGCM(self._key).decrypt(nonce, rest, _FORMAT)
-        except (InvalidTag, ValueError):
-            raise WrongSecretKey(
-                "a secret cannot be decrypted: it was encrypted under another key, or is damaged",
-                hint="set PENSTOCK_SECRET_KEY, or put back secret.key, as it was when the secret was saved",
-            ) from None
+        version, nonce, rest = secret[:1], secret[1 : 1 + _NONCE], secret[1 + _NONCE :]
+        for key in self._keys if version in (_UNBOUND, _BOUND) else ():
+            try:
+                bound = version if version == _UNBOUND else version + place.encode()
+                return AESGCM(key).decrypt(nonce, rest, bound)
+            except (InvalidTag, ValueError):
+                continue
+        raise WrongSecretKey(
+            "a secret cannot be decrypted: it was encrypted under another key or for another place, or is damaged",
+            hint="set PENSTOCK_SECRET_KEY, or put back secret.key, as it was when the secret was saved",
+        )
 
-    def hide(self, plain: str) -> str:
-        """A text, encrypted, as a text."""
-        return base64.b64encode(self.encrypt(plain.encode())).decode()
+    def hide(self, plain: str, place: str) -> str:
+        """A text, encrypted, as a text. The same text at the same place becomes the same bytes: a definition that is
+        saved again unchanged stays the same one."""
+        # A nonce made from the text, by a key of its own, repeats only together with text and place.
+        own = hmac.digest(self._keys[0], b"nonce", hashlib.sha256)
+        nonce = hmac.digest(own, f"{len(place)}/{place}/{plain}".encode(), hashlib.sha256)[:_NONCE]
+        return base64.b64encode(self._sealed(plain.encode(), place, nonce)).decode()
 
-    def reveal(self, secret: str) -> str:
+    def reveal(self, secret: str, place: str) -> str:
         """The text that `hide` was given."""
         try:
             raw = base64.b64decode(secret, validate=True)
         except (binascii.Error, ValueError):
             raw = b""
-        return self.decrypt(raw).decode()
+        return self.decrypt(raw, place).decode()
+
+    def _sealed(self, plain: bytes, place: str, nonce: bytes) -> bytes:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - as above
+
+        return _BOUND + nonce + AESGCM(self._keys[0]).encrypt(nonce, plain, _BOUND + place.encode())
 
     def mark(self) -> bytes:
         """Something to keep, by which `knows` tells the key again."""
-        return self.encrypt(_KNOWN)
+        return self.encrypt(_KNOWN, _MARK)
 
     def knows(self, mark: bytes) -> bool:
-        """Whether it was made under this key."""
+        """Whether it was made under this key, or a former one."""
         try:
-            return self.decrypt(mark) == _KNOWN
+            return self.decrypt(mark, _MARK) == _KNOWN
         except WrongSecretKey:
             return False
 
     def __repr__(self) -> str:
         return "Cipher()"
+
+
+def _key(text: str) -> bytes:
+    """Empty where it is none."""
+    text = text.strip()
+    try:
+        key = base64.b64decode(text, altchars=b"-_" if {"-", "_"} & set(text) else None, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return key if len(key) == KEY_BYTES else b""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from penstock.core.event import Headers
 
 Stage = Literal["decode", "filter", "transform", "act", "write", "timeout", "crash"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong with one event, as plain text and numbers: it travels from the executor to the driver."""
 
     stage: Stage

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
 
 _GROWTH = math.log(1.25)
 _BUCKETS = 90
 """1 ms · 1.25^89 is about four days: nothing a pipeline measures lies beyond."""
 
 
-class Latencies:
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Latencies(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Counts of milliseconds by bucket; or of whatever unit its owner fills in."""
 
-    __slots__ = ("counts",)
-
-    def __init__(self, counts: Sequence[int] | None = None) -> None:
-        self.counts = list(counts) if counts else [0] * _BUCKETS
-
-    def __getstate__(self) -> dict[int, int]:
-        """Few buckets of one unit hold anything: they travel alone."""
-        return {index: count for index, count in enumerate(self.counts) if count} or {0: 0}
-
-    def __setstate__(self, state: dict[int, int]) -> None:
-        self.counts = [state.get(index, 0) for index in range(_BUCKETS)]
+    counts: Annotated[list[Count], msgspec.Meta(min_length=_BUCKETS, max_length=_BUCKETS)] = msgspec.field(
+        default_factory=lambda: [0] * _BUCKETS
+    )
 
     def add(self, millis: Iterable[float]) -> None:
         counts, log = self.counts, math.log
@@ -55,14 +53,11 @@ class Latencies:
         return round(upper_bound(_BUCKETS - 1), 1)
 
 
-class Times:
+class Times(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """How long something took: seconds in all, and microseconds by bucket (up to seven minutes)."""
 
-    __slots__ = ("micros", "seconds")
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.micros = Latencies()
+    seconds: float = 0.0
+    micros: Latencies = msgspec.field(default_factory=Latencies)
 
     def add(self, seconds: float, count: int = 1) -> None:
         """`count` things took so long together; each is taken to have had an equal share."""

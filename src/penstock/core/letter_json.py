@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ from penstock.core.dead_letter import DeadLetter, Failure
 
 JsonBytes = dict[str, str] | None
 
-_FAILURE = tuple(field.name for field in fields(Failure))
+_FAILURE = Failure.__struct_fields__
 
 
 def bytes_as_json(raw: bytes | None) -> JsonBytes:

@@ -46,6 +46,7 @@ _SCHEME = re.compile(r"\b(bearer|basic|token)\s+(\S+)", re.IGNORECASE)
 _ASSIGNED = re.compile(r"([\w.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s;\"']+))")
 _TOKEN = 12
 """Letters from which on a part of a secret address is taken for a token."""
+_QUOTED = re.compile(r"%[0-9A-F]{2}")
 _SHORTEST = 4
 """Shorter values are not scrubbed: they would blacken half of any text and hide nothing."""
 
@@ -91,31 +92,42 @@ def _as_secret(value: Any) -> Secret:
 
 
 class Scrubber:
-    """Replaces given secret values in texts, also where they are URL-encoded, base64-encoded or escaped as in JSON."""
+    """Replaces given secret values in texts, also where they are URL-encoded, in hex or base64 (also within a longer
+    text, as `user:password`), or escaped as in JSON."""
 
-    __slots__ = ("_pattern",)
+    __slots__ = ("_forms",)
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets for form in _forms(secret)}
         # Longest first: of two secrets where one contains the other, nothing of the longer one may remain.
-        ordered = sorted(forms, key=lambda form: (-len(form), form))
-        self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
 
     def scrub(self, text: str) -> str:
-        return text if self._pattern is None else self._pattern.sub(MASK, text)
+        # Nearly always there is nothing: looking for each takes a tenth of the time of a pattern of all of them.
+        found = [form for form in self._forms if form in text]
+        return re.sub("|".join(map(re.escape, found)), MASK, text) if found else text
 
 
 def _forms(secret: str) -> Iterator[str]:
     if len(secret) < _SHORTEST:
         return
     yield secret
-    yield quote(secret, safe="")
-    yield quote_plus(secret)
+    for quoted in (quote(secret, safe=""), quote_plus(secret)):
+        yield quoted
+        yield _QUOTED.sub(lambda match: match[0].lower(), quoted)
     yield json.dumps(secret)[1:-1]
     yield repr(secret)[1:-1]
     raw = secret.encode("utf-8", "surrogateescape")
-    yield base64.b64encode(raw).decode().rstrip("=")
-    yield base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    yield raw.hex()
+    yield raw.hex().upper()
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        yield encode(raw).decode().rstrip("=")
+        # Within a longer text, such as `user:password`: of the three ways it can lie there, the letters that depend on
+        # nothing but the secret.
+        for before in range(3):
+            inner = encode(b"\0" * before + raw).decode()[-(-before * 8 // 6) : (before + len(raw)) * 8 // 6]
+            if len(inner) > _SHORTEST:
+                yield inner
 
 
 def is_secret_key(name: str) -> bool:

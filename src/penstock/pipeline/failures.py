@@ -81,12 +81,13 @@ def _code(error: BaseException) -> str:
 
 def _schema_id(error: BaseException) -> int | None:
     found = getattr(error, "schema_id", None)
-    return found if isinstance(found, int) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 1 << 63 else None
 
 
 def _event_type(item: Item) -> str:
     event = item if isinstance(item, Event) else item.event
-    return event.event_type if event else ""
+    # A transform of the user's own may have put anything there.
+    return str(event.event_type) if event else ""
 
 
 def _fingerprint(stage: Stage, error: BaseException) -> str:

@@ -3,8 +3,10 @@ those of failures, and samples while a tap is open."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.dead_letter import Failure
@@ -20,6 +22,10 @@ CLOSING = 20.0
 """Seconds that closing a pipeline with an external source may take, before its process is ended."""
 
 
+class OutcomeStruct(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Base of all that a worker answers: its fields travel in their order, and the driver checks the type of each."""
+
+
 @dataclass(slots=True, frozen=True)
 class Blueprint:
     """All that a worker needs to build a pipeline; the same for all units of one revision."""
@@ -31,8 +37,7 @@ class Blueprint:
     """File in which a worker notes at which event of an external source it is."""
 
 
-@dataclass(slots=True, frozen=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An event that failed and waits for its next attempt."""
 
     offset: int
@@ -104,8 +109,7 @@ class UnitRequest:
     """Samples of what passes that an open tap wants; None: no tap is open."""
 
 
-@dataclass(slots=True)
-class FailedEvent:
+class FailedEvent(OutcomeStruct):
     """A record that ended in failure, with its bytes."""
 
     record: Record
@@ -114,8 +118,7 @@ class FailedEvent:
     """Empty where it could not be decoded."""
 
 
-@dataclass(slots=True)
-class Account:
+class Account(OutcomeStruct):
     """L2: what became of every event that a unit had to do with in one partition (`accounting.check_account`).
 
     `taken_over + read == acted + filtered + failed + missing + pending`, each counted where it happens.
@@ -137,8 +140,7 @@ class Account:
     """Pending offsets that are no longer in the log (compaction, retention)."""
 
 
-@dataclass(slots=True)
-class PartitionOutcome:
+class PartitionOutcome(OutcomeStruct):
     topic: str
     partition: int
     epoch: int
@@ -147,7 +149,7 @@ class PartitionOutcome:
     retries: tuple[Retry, ...] = ()
     topic_id: str = ""
     """L4: as in the assignment; an outcome about another topic id is dropped."""
-    account: Account = field(default_factory=Account)
+    account: Account = msgspec.field(default_factory=Account)
     cursor_gap: tuple[int, int] | None = None
     """The target's cursor stood below the log's start and was moved: from, to."""
     blocked_for: float | None = None
@@ -174,8 +176,7 @@ class PartitionOutcome:
         return self.topic, self.partition
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(OutcomeStruct):
     read: int = 0
     acted: int = 0
     filtered: int = 0
@@ -187,7 +188,7 @@ class Counts:
     """Acknowledgements that an external source refused."""
     unrouted: int = 0
     """Filtered because there is no event for the record; `filtered` has them too."""
-    early: dict[str, int] = field(default_factory=dict)
+    early: dict[str, int] = msgspec.field(default_factory=dict)
     """DataHub's change logs by the answer found before their full decode."""
 
     def add(self, other: Counts) -> None:
@@ -203,8 +204,7 @@ class Counts:
             self.early[answer] = self.early.get(answer, 0) + count
 
 
-@dataclass(slots=True)
-class StepCounts:
+class StepCounts(OutcomeStruct):
     """What one filter or transform did."""
 
     processed: int = 0
@@ -218,8 +218,7 @@ class StepCounts:
         self.failed += other.failed
 
 
-@dataclass(slots=True)
-class Halt:
+class Halt(OutcomeStruct):
     """Why a unit ended before its time: an outage, an error that stops the pipeline, a missing blueprint."""
 
     kind: Literal["outage", "throw", "breaker", "build", "error", "unknown"]
@@ -229,22 +228,21 @@ class Halt:
     """Seconds that the target asked us to wait."""
 
 
-@dataclass(slots=True)
-class UnitOutcome:
+class UnitOutcome(OutcomeStruct):
     """How a unit went. `detached` means it is still acting; a later window of the lane brings its end."""
 
     unit: int
     pipeline: str
     revision: int
     status: Literal["done", "detached", "closed"]
-    partitions: list[PartitionOutcome] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
-    steps: list[StepCounts] = field(default_factory=list)
+    partitions: list[PartitionOutcome] = msgspec.field(default_factory=list)
+    counts: Counts = msgspec.field(default_factory=Counts)
+    steps: list[StepCounts] = msgspec.field(default_factory=list)
     """Of the filters and transforms, in their order."""
-    times: dict[str, Times] = field(default_factory=dict)
+    times: dict[str, Times] = msgspec.field(default_factory=dict)
     """How long an event took in each stage, by stage."""
-    latencies: Latencies = field(default_factory=Latencies)
-    failures: list[FailedEvent] = field(default_factory=list)
+    latencies: Latencies = msgspec.field(default_factory=Latencies)
+    failures: list[FailedEvent] = msgspec.field(default_factory=list)
     halt: Halt | None = None
     busy: float = 0.0
     """Seconds spent on events, of the unit's time."""
@@ -252,7 +250,7 @@ class UnitOutcome:
     """There was more to read when the unit ended."""
     ended: bool = False
     """An external source has come to its end, and everything of it is finished."""
-    remarks: list[str] = field(default_factory=list)
+    remarks: list[str] = msgspec.field(default_factory=list)
     """For the log."""
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[Sample] = msgspec.field(default_factory=list)
     """What the unit's tap was asked for."""

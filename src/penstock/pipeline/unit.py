@@ -563,9 +563,9 @@ def _build_halt(error: BaseException) -> Halt:
     if isinstance(error, UnknownBlueprint):
         return Halt("unknown", "unknown", str(error))
     if isinstance(error, Transient):
-        return Halt("outage", getattr(error, "code", "outage"), str(error))
+        return Halt("outage", str(getattr(error, "code", "outage")), str(error))
     if isinstance(error, PenstockError) and isinstance(error, Terminal):
-        return Halt("build", error.code, str(error))
+        return Halt("build", str(error.code), str(error))
     if isinstance(error, SystemExit):
         return Halt("error", "SystemExit", f"create called sys.exit({error.code})")
     return Halt("error", type(error).__name__, f"{type(error).__name__}: {error}")

@@ -10,7 +10,7 @@ from typing import Any, Literal, TextIO
 import structlog
 
 from penstock.core.secrets import Scrubber
-from penstock.core.visible import visible
+from penstock.core.visible import one_line, visible
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["console", "json"]
@@ -23,6 +23,9 @@ _ALSO: list[logging.Handler] = []
 """Further places that messages go to, as JSON."""
 _STEPS: list[structlog.typing.Processor] = []
 """What every message goes through, scrubbing included."""
+_SCRUB = [Scrubber()]
+"""By the secrets that are known at present."""
+_TRACEBACKS = ("exception", "stack")
 
 
 def also_to(handler: logging.Handler) -> None:
@@ -46,13 +49,14 @@ def configure_logs(
     stream: TextIO | None = None,
 ) -> None:
     """Send everything to `stream` (default: by `output`); call again to change it, as with more secrets."""
+    _SCRUB[0] = scrubber = Scrubber(secrets)
     _STEPS[:] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        _Scrub(secrets),
+        _Scrub(scrubber),
     ]
     structlog.configure(
         processors=[
@@ -101,14 +105,38 @@ def _formatter(format: Format, target: TextIO) -> logging.Formatter:  # noqa: A0
 def _renderer(format: Format, stream: TextIO) -> structlog.typing.Processor:  # noqa: A002 - as above
     if format == "json":
         return structlog.processors.JSONRenderer(ensure_ascii=True)
-    return structlog.dev.ConsoleRenderer(colors=stream.isatty(), sort_keys=False, pad_event_to=0)
+    return _Lines(structlog.dev.ConsoleRenderer(colors=stream.isatty(), sort_keys=False, pad_event_to=0))
+
+
+class _Lines:
+    """One line per message, whatever an event's text holds: nobody forges a line of its own. Tracebacks are indented,
+    also the lines of their errors' texts."""
+
+    def __init__(self, renderer: structlog.typing.Processor) -> None:
+        self._render = renderer
+
+    def __call__(self, logger: Any, name: str, event: MutableMapping[str, Any]) -> Any:
+        shown = {
+            key: (_indented(value) if key in _TRACEBACKS else one_line(value)) if isinstance(value, str) else value
+            for key, value in event.items()
+        }
+        return self._render(logger, name, shown)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def scrubbed(text: str) -> str:
+    """A text of another process (Spark's JVM, workers) as it may be shown: without the secrets that are known."""
+    return visible(_SCRUB[0].scrub(text))
 
 
 class _Scrub:
     """I8: no secret of settings or pipelines leaves through a log line; control characters are shown escaped."""
 
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._scrubber = Scrubber(secrets)
+    def __init__(self, scrubber: Scrubber) -> None:
+        self._scrubber = scrubber
 
     def __call__(self, _logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         # What structlog hands from step to step is taken out before anything is written.

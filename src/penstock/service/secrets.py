@@ -10,6 +10,7 @@ from typing import Any, Final
 import structlog
 
 from penstock.config.secret_values import (
+    FORMER_KEY_FILE,
     KEY_FILE,
     KEY_VARIABLE,
     SECRET,
@@ -18,6 +19,8 @@ from penstock.config.secret_values import (
     hidden,
     known_cipher,
     made_cipher,
+    place_of,
+    place_of_named,
     resolve,
     write_key,
 )
@@ -83,7 +86,7 @@ class SecretBox:
         """Keep a secret that configurations refer to as `{"$ref": NAME}`."""
         if not name.strip():
             raise ConfigError("a secret wants a name", received=name)
-        self._store.secrets.set(name, self.needed().encrypt(value.encode()))
+        self._store.secrets.set(name, self.needed().encrypt(value.encode(), place_of_named(name)))
 
     def needed(self) -> Cipher:
         """The same; a key is made where there is none."""
@@ -127,24 +130,30 @@ def named_secrets(store: Store, cipher: Cipher | None) -> dict[str, str]:
     kept = {name: value for name, value in store.secrets.all().items() if name != _MARK}
     if kept and cipher is None:
         raise NoSecretKey("the store holds encrypted secrets, and there is no key to read them with")
-    return {} if cipher is None else {name: cipher.decrypt(value).decode() for name, value in kept.items()}
+    if cipher is None:
+        return {}
+    return {name: cipher.decrypt(value, place_of_named(name)).decode() for name, value in kept.items()}
 
 
 def rotate_key(store: Store, settings: Settings, environ: Mapping[str, str], new: str | None = None) -> int:
     """Encrypt everything anew under another key; how many rows that were.
 
-    Where the key comes from the environment, `new` is wanted, and the environment must be changed afterwards. A key
-    in the home is replaced, and the old one kept beside it.
+    Where the key comes from the environment, it is the first of several there, or `new`, to which the environment must
+    be changed afterwards. A key in the home is replaced, and the old one kept beside it for reading.
     """
-    by_variable = bool(environ.get(KEY_VARIABLE, "").strip())
-    if by_variable and new is None:
+    by_variable = environ.get(KEY_VARIABLE, "").strip()
+    if by_variable and new is None and "," not in by_variable:
         raise ConfigError(
             f"the key comes from {KEY_VARIABLE}, which only you can change",
-            hint="give the new one with --new-key-file, and set the variable to it afterwards",
+            hint=f"set {KEY_VARIABLE} to NEW,OLD for every instance and run this again; "
+            "or give the new one with --new-key-file, and set the variable to it afterwards",
         )
     home = settings.home
     old = SecretBox(store, home, dict(environ)).cipher
-    fresh = Cipher.of(new, "the new key") if new else Cipher(os.urandom(KEY_BYTES))
+    if new is None and by_variable:
+        fresh = Cipher.of(by_variable, f"variable {KEY_VARIABLE}").current
+    else:
+        fresh = Cipher.of(new, "the new key") if new else Cipher(os.urandom(KEY_BYTES))
     draft = home / f"{KEY_FILE}.new"
     if not by_variable:
         # Before anything is encrypted under it: a crash must not leave secrets that no key reads.
@@ -154,22 +163,27 @@ def rotate_key(store: Store, settings: Settings, environ: Mapping[str, str], new
     if not by_variable:
         file = home / KEY_FILE
         if file.exists():
-            file.replace(home / f"{KEY_FILE}.old")
+            file.replace(home / FORMER_KEY_FILE)
         draft.replace(file)
         log.info("the key of the secrets was replaced", file=str(file))
     return changed
 
 
 def _recoder(old: Cipher, fresh: Cipher) -> Callable[[Any], Any]:
-    def again(config: Any) -> Any:
+    def again(config: Any, key: str = "") -> Any:
         if isinstance(config, Mapping):
             if set(config) == {SECRET}:
-                return {SECRET: fresh.hide(old.reveal(config[SECRET]))}
-            return {key: again(value) for key, value in config.items()}
-        return [again(value) for value in config] if isinstance(config, list) else config
+                return {SECRET: fresh.hide(old.reveal(config[SECRET], place_of(key)), place_of(key))}
+            return {key: again(value, str(key)) for key, value in config.items()}
+        return [again(value, key) for value in config] if isinstance(config, list) else config
 
     return again
 
 
 def _renewer(old: Cipher, fresh: Cipher) -> Callable[[str, bytes], bytes]:
-    return lambda name, value: fresh.mark() if name == _MARK else fresh.encrypt(old.decrypt(value))
+    def renew(name: str, value: bytes) -> bytes:
+        if name == _MARK:
+            return fresh.mark()
+        return fresh.encrypt(old.decrypt(value, place_of_named(name)), place_of_named(name))
+
+    return renew

@@ -13,6 +13,7 @@ from penstock.config.trigger_fields import SASL_MECHANISMS
 from penstock.core.secrets import find_secrets
 from penstock.service.secrets import SecretBox
 from penstock.store.work.model import ProjectRow, TriggerRow, WorkflowRow
+from penstock.workflows.recovery import STORAGE_KEY
 
 PREFIX: Final = "trigger-"
 _LONGEST_CONNECT: Final = 2_147_483
@@ -39,7 +40,8 @@ def compile_trigger(
     What may change without a new consumer is not in it: the workflow's steps, and the limits of the project.
     """
     kafka, own = box.resolved(trigger.kafka_configuration), trigger.options
-    secret = box.needed().text if defaults.alternate_storage and defaults.encrypts_copies else None
+    # Not the store's own key: it travels to the executors.
+    secret = box.needed().derived(STORAGE_KEY).text if defaults.alternate_storage and defaults.encrypts_copies else None
     action = {
         "url": store_url,
         "trigger": trigger.id,

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from penstock.config.settings import Settings, carpool_lanes
 from penstock.engine.spark.context import Spark
+from penstock.service.logs import scrubbed
 
 
 def begin_spark(settings: Settings, *, quiet_output: bool = False, lanes: Sequence[str] | None = None) -> Spark:
@@ -23,6 +24,7 @@ def begin_spark(settings: Settings, *, quiet_output: bool = False, lanes: Sequen
         home=settings.home,
         driver_output=output,
         worker_memory=settings.engine.worker_memory,
+        scrub=scrubbed,
     )
     shared = [f"shared-{index}" for index in range(carpool_lanes(settings.engine))]
     spark.begin(lanes=shared if lanes is None else lanes)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from penstock.core.deadline import Deadline
@@ -19,6 +22,8 @@ from penstock.store.errors import StoreAddressError, StoreMissing, StoreUnavaila
 
 if TYPE_CHECKING:
     from penstock.store.vigil import Vigil
+
+log = structlog.get_logger("penstock.store")
 
 BUSY_SECONDS: Final = 30.0
 """How long a call waits for a lock or a free connection before the store counts as away."""
@@ -150,6 +155,8 @@ def _sqlite_engine(url: sa.URL, *, create: bool) -> sa.Engine:
 
 def _prepare_file(path: Path, *, create: bool) -> None:
     if path.exists():
+        for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+            _make_private(file)
         return
     if not create:
         raise StoreMissing(f"there is no store at {path}", hint="`penstock run` makes one")
@@ -159,6 +166,23 @@ def _prepare_file(path: Path, *, create: bool) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreUnavailable(f"the store cannot be made at {path}: {error.strerror}") from error
+
+
+def _make_private(file: Path) -> None:
+    """Dead letters hold payloads: take the rights of others away, where a copy or a restore has given them."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = stat.S_IMODE(file.stat().st_mode)
+        if not mode & 0o077:
+            return
+        try:
+            file.chmod(mode & 0o700)
+            log.warning("others could open a file of the store; they no longer can", file=str(file), mode=f"{mode:04o}")
+        except PermissionError:
+            log.warning(
+                "others can open a file of the store; its owner should `chmod 600` it",
+                file=str(file),
+                mode=f"{mode:04o}",
+            )
 
 
 def _prepare_sqlite_connection(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:

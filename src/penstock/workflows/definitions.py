@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from penstock.config.secret_values import REFERENCE, Resolved, resolve
+from penstock.config.secret_values import REFERENCE, Resolved, place_of_named, resolve
 from penstock.core.cipher import Cipher
 from penstock.core.clock import SYSTEM, Clock
 from penstock.core.errors import ConfigError
@@ -117,7 +117,7 @@ class Definitions:
         cipher = Cipher.of(self.key, "the key of the instance") if self.key else None
         if refers and cipher is not None:
             kept = Secrets(self._database).all()
-            named = {name: cipher.decrypt(value).decode() for name, value in kept.items() if name}
+            named = {name: cipher.decrypt(value, place_of_named(name)).decode() for name, value in kept.items() if name}
         # Names and conditions are what they are; only configurations refer to anything.
         configs = [step["config"] for step in definition["steps"]]
         resolved = resolve(configs, cipher, named, os.environ, Path(folder) if folder else None)

@@ -19,6 +19,8 @@ from penstock.core.event import Headers, Record, RecordLike
 
 PROBE: Final = ".lightning_storage_check"
 RECOVERED: Final = ".recovered"
+STORAGE_KEY: Final = "alternate-storage"
+"""Label of the key, derived from the store's, that the copies are encrypted under."""
 _ENCRYPTED: Final = "encrypted"
 _CREATE_TIME: Final = 1
 _NAME_PARTS: Final = 4
@@ -79,6 +81,9 @@ class Files:
 
     def __init__(self, base: str, workflow: str, trigger: str, cipher: Cipher | None = None) -> None:
         """With a cipher the files are encrypted; their names say where a message was, and nothing of it."""
+        for part in (workflow, trigger):
+            if part in ("", ".", "..") or "/" in part or "\0" in part:
+                raise ConfigError("alternate storage: a workflow or trigger is no name of a file", received=part)
         self._base, self._workflow, self._trigger = Path(base).expanduser(), workflow, trigger
         self._cipher = cipher
 
@@ -91,13 +96,15 @@ class Files:
         except TypeError as error:
             raise StorageError("serialisation", str(error)) from error
         if self._cipher is not None:
-            text = orjson.dumps({_ENCRYPTED: self._cipher.hide(text.decode())})
+            sealed = self._cipher.encrypt(text, f"copy/{name}")
+            text = orjson.dumps({_ENCRYPTED: base64.b64encode(sealed).decode()})
         path = folder / name
         # Under another name first: a reader meets whole files only.
         unfinished = path.with_name(f".{name}.{os.getpid()}")
         try:
-            unfinished.write_bytes(text)
-            unfinished.chmod(0o600)  # payloads may be private
+            # Payloads may be private: nobody else may open it, not even before it is complete.
+            with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+                out.write(text)
             unfinished.replace(path)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -110,7 +117,7 @@ class Files:
             raise StorageError("path_error", f"there is no folder {self._base}")
         folder = self._base / self._workflow
         try:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StorageError("workflow_dir_error", f"{folder}: {error.strerror}") from error
         return folder
@@ -140,14 +147,14 @@ def files_in(bases: Sequence[Path]) -> Iterator[Path]:
 
 
 def read(path: Path, cipher: Cipher | None = None) -> Kept:
-    """The message of a file, Lightning's or ours; `MalformedFile` where it has none."""
+    """The message of a file, Lightning's or ours; `MalformedFile` where it has none. `cipher` is the store's own."""
     trigger, _, rest = path.name.partition("_")
     if not rest or len(path.stem.split("_")) < _NAME_PARTS:
         raise MalformedFile("its name is not TRIGGER_TOPIC_PARTITION_OFFSET.json", received=path.name)
     try:
         found = orjson.loads(path.read_bytes())
         if isinstance(found, dict) and _ENCRYPTED in found:
-            found = orjson.loads(_revealed(found[_ENCRYPTED], cipher))
+            found = orjson.loads(_revealed(found[_ENCRYPTED], path.name, cipher))
         record = _record(found["data"], found.get("data_encoding"), found["metadata"])
         return Kept(path, trigger, record, str(found.get("topic_id") or ""))
     except WrongSecretKey as error:
@@ -161,10 +168,14 @@ def read(path: Path, cipher: Cipher | None = None) -> Kept:
         raise MalformedFile(said, received=path.name) from None
 
 
-def _revealed(text: str, cipher: Cipher | None) -> str:
+def _revealed(text: str, name: str, cipher: Cipher | None) -> str:
     if cipher is None:
         raise WrongSecretKey("it is encrypted, and there is no key: set PENSTOCK_SECRET_KEY, or put back secret.key")
-    return cipher.reveal(text)
+    try:
+        return cipher.derived(STORAGE_KEY).reveal(text, f"copy/{name}")
+    except WrongSecretKey:
+        # Version 0.1 wrote copies under the store's own key.
+        return cipher.reveal(text, "")
 
 
 def _record(data: str | None, encoding: str | None, of: Mapping[str, Any]) -> Record:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import pytest
 
@@ -72,7 +71,7 @@ class ClaimsBehaviour:
         number = ids(store)[1]
         for turn, status in ((1, "new"), (2, "parked")):
             store.dead_letters.claim(ORDERS, by=f"r{turn}")
-            again = replace(letter(error=f"still {turn}", stage="timeout", traceback="T", **failed_at(2000)).failure)
+            again = letter(error=f"still {turn}", stage="timeout", traceback="T", **failed_at(2000)).failure
             marked = store.dead_letters.replay_failed({number: again}, by=f"r{turn}", max_replays=2, spec_version="v2")
             assert marked == {number: status}
         found = store.dead_letters.get(number)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from penstock.core.dead_letter import DeadLetter, Failure
 
 _FAILURE = Failure(
@@ -35,12 +37,12 @@ _LETTER = DeadLetter(
     timestamp_type=1,
     failure=_FAILURE,
 )
-_FAILURE_FIELDS = frozenset(Failure.__slots__)
+_FAILURE_FIELDS = frozenset(Failure.__struct_fields__)
 
 
 def letter(offset: int = 0, **changes: Any) -> DeadLetter:
     """A letter with defaults; names of failure fields change the failure."""
-    failure = replace(_FAILURE, **{name: value for name, value in changes.items() if name in _FAILURE_FIELDS})
+    failure = structs.replace(_FAILURE, **{name: value for name, value in changes.items() if name in _FAILURE_FIELDS})
     others = {name: value for name, value in changes.items() if name not in _FAILURE_FIELDS}
     return replace(_LETTER, offset=offset, failure=failure, **others)
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
+import structlog
 from alembic.script import ScriptDirectory
 
 from penstock.store import Store, StoreAddressError, StoreError, StoreMissing, StoreUnavailable, database, schema
@@ -78,6 +79,16 @@ class TestSqlite(StoreBehaviour, LocalPayloadsBehaviour):
 
     def test_the_file_is_for_its_owner_only(self, store: Store, path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def test_l08_rights_that_a_restore_gave_to_others_are_taken_away(self, url: str, path: Path) -> None:
+        Store.open(url).close()
+        path.chmod(0o644)
+        with structlog.testing.capture_logs() as logged, Store.open(url) as store:
+            store.dead_letters.record([letter(1)])
+            files = sorted(path.parent.glob("store.db*"))
+            assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+        (line,) = logged
+        assert (line["file"], line["mode"], line["log_level"]) == (str(path), "0644", "warning")
 
     def test_a_lock_held_too_long_is_an_outage_that_ends(
         self, url: str, path: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import resource
 import signal
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,26 @@ def made(path: Path, **config: Any) -> Any:
 
 def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_l08_files_are_private_unless_the_pipeline_says_otherwise(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        for name, config in (("private", {}), ("shared", {"mode": "0640"})):
+            action = made(tmp_path / name, rotate="1", **config)
+            for _ in range(2):
+                action.act_batch([make_event({"n": 1})])
+            action.close()
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == {"private": 0o600, "private.1": 0o600, "shared": 0o640, "shared.1": 0o640}
+
+
+@pytest.mark.parametrize("mode", ["0777", "600x", "666", 384])
+def test_modes_that_let_others_write_are_refused(tmp_path: Path, mode: object) -> None:
+    with pytest.raises(ConfigError, match="mode"):
+        made(tmp_path / "x", mode=mode)
 
 
 def test_one_line_per_event(tmp_path: Path) -> None:

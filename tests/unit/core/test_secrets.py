@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import re
 from urllib.parse import quote
 
 import pytest
@@ -137,3 +138,17 @@ def test_i08_no_form_of_a_secret_survives_scrubbing(secret: str, before: str, af
     forms = (secret, quote(secret, safe=""), json.dumps(secret)[1:-1], base64.b64encode(raw).decode().rstrip("="))
     for form in forms:
         assert form not in scrub(before + form + after).replace(MASK, "\0")
+
+
+@pytest.mark.parametrize("user", ["", "a", "ab", "abc", "somebody"])
+@pytest.mark.parametrize("secret", ["hunter22", "p/ss+w=rd", "länger als drei"])
+def test_l11_further_encodings_of_a_secret_are_scrubbed(user: str, secret: str) -> None:
+    scrubber = Scrubber({secret})
+    raw = secret.encode()
+    pair = base64.b64encode(f"{user}:{secret}".encode()).decode()
+    for form in (raw.hex(), raw.hex().upper(), re.sub("%..", lambda m: m[0].lower(), quote(secret, safe="")), pair):
+        shown = scrubber.scrub(f"<{form}>")
+        assert MASK in shown
+        assert form not in shown
+    left = scrubber.scrub(f"<{pair}>").replace(MASK, "").strip("<>")
+    assert len(left) <= len(base64.b64encode(f"{user}:".encode())) + 4, "no more than user name and loose bits remain"

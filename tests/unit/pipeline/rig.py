@@ -21,7 +21,7 @@ from penstock.pipeline import built_pipeline, chain
 from penstock.pipeline.accounting import check_account
 from penstock.pipeline.messages import Assignment, Partition, UnitOutcome, UnitRequest
 from penstock.worker.lane_process import LaneProcess
-from penstock.worker.protocol import WindowOutcome, WindowRequest
+from penstock.worker.protocol import WindowOutcome, WindowRequest, packed, unpacked
 
 
 @dataclass
@@ -214,7 +214,9 @@ class Rig:
         return UnitRequest(next(self._units), "p", 1, self.blueprint, self.assignments, seconds, **given)
 
     def window(self, *requests: UnitRequest, seconds: float = 0.2, **more: Any) -> WindowOutcome:
-        return self.lane.run(WindowRequest("l", seconds, list(requests), **({"detach": False} | more)))
+        outcome = self.lane.run(WindowRequest("l", seconds, list(requests), **({"detach": False} | more)))
+        # As the driver gets it.
+        return unpacked(packed(outcome))
 
     def unit(self, seconds: float = 0.2, **more: Any) -> UnitOutcome:
         """Run a unit, check its account (L2) and go on where it ended."""

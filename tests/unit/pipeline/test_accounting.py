@@ -4,12 +4,13 @@ on, dropped or a failure, in order, with nothing forgotten."""
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock.core.errors import DecodeError, Unavailable
 from penstock.core.event import Event, RecordLike

@@ -96,6 +96,44 @@ def test_a_key_is_replaced_everywhere(store: Store, tmp_path: Path) -> None:
     assert box.resolved({"password": {"$ref": "LAB"}}).value == {"password": "lab-secret"}
 
 
+def test_l13_a_named_secret_cannot_take_the_place_of_another(store: Store, tmp_path: Path) -> None:
+    box = SecretBox(store, tmp_path, {})
+    box.set_named("mine/a", "of-mine")
+    box.set_named("yours/a", "of-yours")
+    store.secrets.set("mine/a", store.secrets.get("yours/a") or b"")
+
+    with pytest.raises(WrongSecretKey, match="another place"):
+        box.named()
+
+
+def test_l13_a_password_cannot_be_used_as_something_else(store: Store, tmp_path: Path) -> None:
+    box = SecretBox(store, tmp_path, {})
+    kept = box.hidden({"password": "hunter22", "list": [{"password": "x-y-z-w"}]})
+
+    assert box.resolved({"elsewhere": {"password": kept["password"]}}).value == {"elsewhere": {"password": "hunter22"}}
+    with pytest.raises(WrongSecretKey, match="another place"):
+        box.resolved({"username": kept["password"]})
+
+
+def test_l13_instances_change_their_key_one_after_the_other(store: Store, tmp_path: Path) -> None:
+    """Both keys read from the first step to the last; no instance meets a secret that it cannot read."""
+    settings = Settings(home=tmp_path)
+
+    def instance(*keys: str) -> SecretBox:
+        return SecretBox(store, tmp_path, {"PENSTOCK_SECRET_KEY": ",".join(keys)})
+
+    instance(ONE).set_named("LAB", "before")
+    early = instance(ONE, OTHER)
+    late = instance(OTHER, ONE)
+    late.set_named("NEW", "by the new key")
+    assert early.named() == late.named() == {"LAB": "before", "NEW": "by the new key"}
+    assert rotate_key(store, settings, {"PENSTOCK_SECRET_KEY": f"{OTHER},{ONE}"}) == 3
+    for box in (early, late, instance(OTHER)):
+        assert box.named() == {"LAB": "before", "NEW": "by the new key"}
+    with pytest.raises(WrongSecretKey):
+        instance(ONE)
+
+
 def test_a_key_of_the_environment_is_replaced_by_a_given_one(store: Store, tmp_path: Path) -> None:
     settings, environ = Settings(home=tmp_path), {"PENSTOCK_SECRET_KEY": ONE}
     saved(store, SecretBox(store, tmp_path, environ))

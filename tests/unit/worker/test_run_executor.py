@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from penstock.config.secret_values import hidden
 from penstock.core.cipher import Cipher
 from penstock.core.clock import Clock
 from penstock.core.deadline import Deadline
@@ -200,7 +201,7 @@ def test_i06_a_store_outage_right_behind_a_claim_gives_the_run_back(
 def test_i06_runs_wait_for_the_key_of_their_secrets_and_others_do_not(work: Work, request_: RunsRequest) -> None:
     # F23: between `db rotate-key` and the restart of an instance its key is the wrong one.
     new, old = Cipher(b"n" * 32), Cipher(b"o" * 32)
-    config = {"callable": f"{HERE}:hello", "config": {"token": {"$secret": new.hide("hunter2")}}}
+    config = {"callable": f"{HERE}:hello", "config": hidden({"token": "hunter2"}, lambda: new)}
     step = {"name": "one", "kind": "python", "config": config}
     secret = work.workflow(work.project(), definition={"steps": [step], "edges": [], "triggers": []})
     plain = work.workflow(work.project("other"), definition=one_step("hello"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Body, Path, Response
@@ -25,6 +25,10 @@ _SPEC: dict[str, Any] = {
 }
 
 
+_LARGE: Final = 100_000
+"""Bytes of a spec as JSON."""
+
+
 class Document(BaseModel):
     """A pipeline, as YAML text or as an object."""
 
@@ -40,7 +44,11 @@ class Document(BaseModel):
         return self
 
     def written(self) -> str:
-        return self.text if self.text is not None else as_yaml(orjson.loads(orjson.dumps(self.spec)))
+        if self.text is not None:
+            return self.text
+        plain = orjson.dumps(self.spec)
+        # To write YAML takes a second per 5,000 keys; what is far too large is refused as it is, and JSON is YAML.
+        return plain.decode() if len(plain) > _LARGE else as_yaml(orjson.loads(plain))
 
 
 class NewDocument(Document):

@@ -130,7 +130,7 @@ class FileSink:
     def _append(self, lines: bytes) -> None:
         try:
             # Payloads may be private; on disk before the offset is committed.
-            self._appender = self._appender or Appender(self._path, self._rotate, fsync=True, mode=0o600)
+            self._appender = self._appender or Appender(self._path, self._rotate, fsync=True)
             self._appender.append(lines)
         except (OSError, Unavailable) as error:
             raise SinkUnavailable(f"the dead-letter file {self._path} cannot be written: {error}") from error

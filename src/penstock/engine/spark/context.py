@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -99,6 +99,7 @@ class Spark:
         home: Path,
         driver_output: str | None = None,
         worker_memory: int | None = None,
+        scrub: Callable[[str], str] = str,
         clock: Clock = SYSTEM,
         threads: Threads = THREADS,
     ) -> None:
@@ -111,6 +112,7 @@ class Spark:
         self._clock, self._threads = clock, threads
         self._output = driver_output
         self._memory = worker_memory
+        self._scrub = scrub
         self._building = threading.Lock()
         self._lane_jobs: dict[str, Any] = {}
         self._sc: Any = None
@@ -189,6 +191,7 @@ class Spark:
                 "spark-stderr", partial(self._forward, gateway.proc.stderr), owner="Spark", ends="with the JVM"
             )
             self._sc = SparkContext(gateway=gateway, conf=conf)
+            _close_accumulators(self._sc)
         except Exception as error:
             raise SparkStartError(
                 f"Spark did not start: {error}", hint="`penstock doctor` looks at Java and Spark"
@@ -200,7 +203,9 @@ class Spark:
         """Pass on what the JVM and the workers say, without Spark's greetings and without the noise of an ending."""
         for line in stream:
             if not self._stopping and not line.startswith(_GREETINGS):
-                sys.stderr.buffer.write(line)
+                # I8: errors of libraries in workers may repeat a password.
+                text = self._scrub(line.decode("utf-8", "backslashreplace").rstrip("\n"))
+                sys.stderr.buffer.write(f"{text}\n".encode("utf-8", "backslashreplace"))
                 sys.stderr.buffer.flush()
 
     def _settings(self) -> dict[str, str]:
@@ -242,6 +247,8 @@ class Spark:
         }
         if self.is_local:
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            # Other users of the machine reach the JVM's ports, which deserialise Java objects. Spark makes the secret.
+            settings["spark.authenticate"] = "true"
             # By default twice as many as the master has slots, which are lanes here: over a hundred for a few messages.
             settings["spark.rpc.netty.dispatcher.numThreads"] = "4"
         else:
@@ -313,7 +320,7 @@ class Spark:
 
     def run(self, request: WindowRequest) -> WindowOutcome:
         """Run one window as one Spark job; raises `WindowLost` when no outcome comes back."""
-        from penstock.worker.protocol import REPEATED, unpacked  # noqa: PLC0415 - as at the top of this module
+        from penstock.worker.protocol import REPEATED, UnreadableAnswer, unpacked  # noqa: PLC0415 - as at the top
 
         payload = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
         try:
@@ -326,10 +333,9 @@ class Spark:
             kind = WindowRepeated if REPEATED in text else EventCrashed if _died_at_event(text) else WindowLost
             raise kind(_reason(error)) from error
         try:
-            (packed,) = pickle.loads(bytes(answer))  # noqa: S301 - from our own worker
-            return unpacked(packed)
-        except Exception as error:
-            raise GarbledOutcome(f"the worker's answer cannot be read: {type(error).__name__}: {error}") from error
+            return unpacked(bytes(answer))
+        except UnreadableAnswer as error:
+            raise GarbledOutcome(f"the worker's answer cannot be read and is refused: {error}") from error
 
     def _job(self, lane: str, payload: bytes) -> Any:
         """The Java RDD that runs this payload."""
@@ -356,8 +362,11 @@ class Spark:
             if self.bell is not None:
                 self._sc.environment["PENSTOCK_BELL"] = self.bell
                 self._sc.environment["PENSTOCK_MEMORY"] = str(self._memory or quarter_of_the_memory())
+            windows = self._sc.parallelize([element], 1).mapPartitions(run_window)
+            # The worker's bytes come back as they are: PySpark would pickle them there, for the driver to unpickle.
+            windows._bypass_serializer = True  # noqa: SLF001 - no public name
             # The environment is taken when this is built.
-            return self._sc.parallelize([element], 1).mapPartitions(run_window)._jrdd  # noqa: SLF001 - no public name
+            return windows._jrdd  # noqa: SLF001 - as above
 
     def stop(self, within: float = 20.0) -> None:
         """End context and JVM; on the first start of a machine the JVM writes its class archive on the way out, for
@@ -388,6 +397,14 @@ class Spark:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(timeout=5)
+
+
+def _close_accumulators(context: Any) -> None:
+    """End the thread that unpickles, in this process, what workers add to accumulators: Penstock has none."""
+    context._accumulatorServer.shutdown()  # noqa: SLF001 - PySpark always starts it
+    context._accumulatorServer = None  # noqa: SLF001 - as above
+    # Jobs built from now on name no accumulator, so executors drop the updates of their workers.
+    context._javaAccumulator = None  # noqa: SLF001 - as above
 
 
 def refuse_repeats(conf: Mapping[str, str]) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 
+from penstock.engine.lanes.lane_worker import LaneWorker
 from penstock.engine.spark import context
 from penstock.engine.spark.cluster import SparkStartError
 from penstock.engine.spark.context import (
@@ -19,6 +23,7 @@ from penstock.engine.spark.context import (
     refuse_repeats,
 )
 from penstock.pipeline.crash_note import EVENT_BEGUN, note_event_begun
+from penstock.pipeline.messages import UnitRequest
 from penstock.worker.protocol import REPEATED, WindowOutcome, WindowRequest, packed
 
 DIED = "SparkException: Python worker exited unexpectedly (crashed): "
@@ -97,15 +102,53 @@ def answered(answer: object, folder: Path, patch: pytest.MonkeyPatch) -> WindowO
 
 def test_an_answer_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = WindowOutcome("shared-0", 7, [], [], 0.0)
-    assert answered(pickle.dumps([packed(outcome)]), tmp_path, monkeypatch) == outcome
+    assert answered(packed(outcome), tmp_path, monkeypatch) == outcome
 
 
-@pytest.mark.parametrize("answer", [b"", b"garbage", pickle.dumps([b"garbage"]), pickle.dumps([]), pickle.dumps(7)])
+class Payload:
+    """Makes a folder where it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize("answer", [b"", b"garbage", pickle.dumps([b"garbage"]), b"m\x07", b"m\x95\xa1", b"z\x00"])
 def test_an_answer_that_cannot_be_read_is_a_lost_window_that_blames_no_event(
     answer: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(GarbledOutcome, match="cannot be read"):
         answered(answer, tmp_path, monkeypatch)
+
+
+def test_a_pickled_answer_is_refused_with_a_log_line_and_its_window_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harm = tmp_path / "harm"
+    spark = Spark(master="spark://127.0.0.1:1", conf={}, home=tmp_path)
+    monkeypatch.setattr(spark, "_job", lambda *_: Job(pickle.dumps([pickle.dumps(Payload(harm))])))
+    monkeypatch.setattr("penstock.engine.lanes.lane_worker._CLUSTER_GRACE", 0.0)
+    worker = LaneWorker("shared-0", spark)
+    unit = UnitRequest(3, "p", 1, b"", [], 0.0, 1)
+    with structlog.testing.capture_logs() as logged:
+        result = worker.run(worker.request(0.0, [unit]))
+    assert result.outcome is None
+    assert result.lost is not None
+    assert (result.lost.units, result.lost.stage) == (frozenset({3}), None), "lost, and no event is to blame"
+    (line,) = logged
+    assert (line["event"], line["lane"], line["log_level"]) == ("window lost", "shared-0", "warning")
+    assert "is refused" in line["reason"]
+    assert not harm.exists()
+
+
+def test_the_driver_imports_no_way_to_unpickle() -> None:
+    """Outcomes are decoded by type. What unpickles are workers: requests and blueprints of their driver."""
+    package = Path(context.__file__).parents[2]
+    pattern = re.compile(r"\b(pickle|cloudpickle|marshal|shelve|dill|jsonpickle)\.(loads?|Unpickler)\b|Unpickler\(")
+    found = {str(f.relative_to(package)) for f in package.rglob("*.py") if pattern.search(f.read_text())}
+    assert found == {"worker/window.py", "pipeline/built_pipeline.py"}
 
 
 @pytest.mark.parametrize(
