@@ -9,7 +9,7 @@ import threading
 import time
 from abc import abstractmethod
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from aiohttp import ClientConnectionError, ClientError, ClientSession, ClientTimeout, TCPConnector
 from aiohttp.resolver import ThreadedResolver
@@ -19,6 +19,7 @@ from yarl import URL
 from penstock.act.entity_changes import ENTITY_CHANGE, Markup, Sentences, is_by_system
 from penstock.act.webhook import WebhookAwayError, WebhookError, failure_of, read_answer
 from penstock.config.spec import Model
+from penstock.core.declarations import PRIVATE, AllowPrivate, Plain
 from penstock.core.durations import Duration
 from penstock.core.event import Event, json_bytes
 from penstock.core.plugin import Action, PipelineContext
@@ -31,13 +32,15 @@ _BETWEEN = 1.0
 class ChatConfig(Model):
     """Keys that both have."""
 
-    base_url: str = "http://localhost:9002/"
+    base_url: Annotated[str, Plain("links in messages begin with it; nothing connects to it")] = (
+        "http://localhost:9002/"
+    )
     """Where the catalogue's pages are; links begin with it."""
     suppress_system_activity: bool = True
     """True: say nothing about what the catalogue itself did."""
     timeout: Duration = Field(default=10.0, gt=0)
     """A request that takes longer means that the chat is away."""
-    allow_private: bool = False
+    allow_private: Annotated[AllowPrivate, PRIVATE] = False
     """True: the chat may be at an address of the local machine or of a private network."""
 
 

@@ -8,13 +8,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator
 
 from penstock.act.observed import Seen, observed
 from penstock.act.webhook import WebhookAwayError, WebhookError, WebhookRefusedError
 from penstock.config.spec import Model
+from penstock.core.declarations import PRIVATE, SECRET, Address, AllowPrivate
 from penstock.core.durations import Duration
 from penstock.core.errors import PenstockError
 from penstock.core.event import Event
@@ -30,7 +31,7 @@ _UNFINISHED = 1_000
 class NotifyConfig(Model):
     """Keys of the `notify` action."""
 
-    urls: list[str] = Field(min_length=1)
+    urls: Annotated[list[str], Address("notification"), SECRET] = Field(min_length=1)
     """Where messages go, in apprise's way to write it: `slack://…`, `mailto://…`, `json://host/path`. Kept secret."""
     title: str = "{{ event_type }}"
     """Text, with CEL expressions in `{{ … }}`."""
@@ -38,7 +39,7 @@ class NotifyConfig(Model):
     """Text, with CEL expressions in `{{ … }}`; absent: the event as JSON."""
     embargo: Duration | None = Field(default=None, gt=0)
     """After a message, others with the same title are held back for this time; the next one says how many they were."""
-    allow_private: bool = False
+    allow_private: Annotated[AllowPrivate, PRIVATE] = False
     """True: services at addresses of the local machine or of private networks may be called over HTTP."""
 
     @field_validator("urls", mode="before")
@@ -77,7 +78,7 @@ class Notify(Action):
         self._title = _text(config.title)
         self._body = _text(config.body) if config.body is not None else lambda event: event.event.as_json()
         self._embargo = Embargo(config.embargo) if config.embargo is not None else None
-        self._allow_private = config.allow_private
+        self._allow_private = config.allow_private is True
         self._reached: OrderedDict[tuple[str, int, int], set[int]] = OrderedDict()
 
     @classmethod

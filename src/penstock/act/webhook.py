@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from aiohttp import ClientConnectionError, ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
 from aiohttp.resolver import ThreadedResolver
@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from yarl import URL
 
 from penstock.config.spec import Model
+from penstock.core.declarations import PRIVATE, REFERABLE, Address, AllowPrivate
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError, Terminal, Transient, Unavailable
 from penstock.core.event import Event, json_bytes
@@ -56,11 +57,11 @@ class WebhookAwayError(Unavailable):
 class WebhookConfig(Model):
     """Keys of the `webhook` action."""
 
-    url: str
+    url: Annotated[str, Address("url"), REFERABLE]
     """Where to send; http or https."""
     method: Literal["POST", "PUT", "PATCH", "DELETE"] = "POST"
     """HTTP method."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], REFERABLE] = Field(default_factory=dict)
     """Added to each request."""
     body: Literal["event", "envelope", "value"] | dict[str, Cel] = "event"
     """`event`: the value as JSON; `envelope`: type and meta, too; `value`: text, bytes as they are; or field to CEL."""
@@ -70,7 +71,7 @@ class WebhookConfig(Model):
     """Connections at most; how many events are sent side by side is `options.concurrency`."""
     fail_on: frozenset[int] = frozenset()
     """Statuses of 5xx or 429 that are the event's own fault: it fails, where the pipeline would wait for the server."""
-    allow_private: bool = False
+    allow_private: Annotated[AllowPrivate, PRIVATE] = False
     """True: addresses of the local machine and of private networks may be called."""
 
     @field_validator("url")

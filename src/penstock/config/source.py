@@ -23,6 +23,7 @@ from pydantic import (
 from penstock.config.model import Model, ProblemAt
 from penstock.config.wire import WireSpec
 from penstock.core.clock import parse_time
+from penstock.core.declarations import Address, Needs, Plain, Properties
 from penstock.core.durations import Duration
 from penstock.core.secrets import mask_url
 
@@ -99,15 +100,15 @@ def check_topic(topic: str) -> str:
 class ConnectionSpec(Model):
     """Where the Kafka cluster and its schema registry are, and how to be let in."""
 
-    bootstrap: str = "localhost:9092"
+    bootstrap: Annotated[str, Address("brokers")] = "localhost:9092"
     """Comma list of `host[:port]`."""
-    schema_registry_url: str | None = None
+    schema_registry_url: Annotated[str | None, Address("urls")] = None
     """Registry base URL; several, separated by commas, are tried in turn."""
-    schema_registry_config: dict[str, Any] = Field(default_factory=dict)
+    schema_registry_config: Annotated[dict[str, Any], Properties("registry")] = Field(default_factory=dict)
     """Registry client settings, for instance `basic.auth.user.info` or `ssl.ca.location`."""
     client_timeout_seconds: int = 60
     """Accepted for DataHub's sake; not used."""
-    consumer_config: dict[str, Any] = Field(default_factory=dict)
+    consumer_config: Annotated[dict[str, Any], Properties("kafka")] = Field(default_factory=dict)
     """Kafka client properties by librdkafka's or Java's names; those for commits, assignor, static membership drop."""
 
     @field_validator("bootstrap")
@@ -286,6 +287,10 @@ class ForeignSourceConfig(KafkaSourceConfig):
     """The keys of another source than Kafka, as only it knows them. To the rest of Penstock it is a source without
     topics, group and log."""
 
+    connection: Annotated[ConnectionSpec, Plain("not used: the source has keys of its own")] = Field(
+        default_factory=ConnectionSpec
+    )
+    """Not used."""
     own: dict[str, Any] = Field(default_factory=dict)
     """As written."""
 
@@ -309,10 +314,17 @@ def _foreign_is_done(config: Any, check: ValidatorFunctionWrapHandler) -> Any:
     return config if isinstance(config, ForeignSourceConfig) else check(config)
 
 
+def is_foreign_type(written: object) -> bool:
+    """Whether a `source.type` names another source than Kafka."""
+    return isinstance(written, str) and written not in ("", "kafka")
+
+
 class SourceSpec(Model):
     """Where events come from."""
 
-    type: str = Field(default="kafka", min_length=1)
+    type: Annotated[str, Needs("import", "a source that a package brings", is_foreign_type)] = Field(
+        default="kafka", min_length=1
+    )
     """`kafka`; or a source written for DataHub: its registered name, `package.module:Class`, or `./file.py:Class`."""
     config: Annotated[SerializeAsAny[KafkaSourceConfig], WrapValidator(_foreign_is_done)] = Field(
         default_factory=KafkaSourceConfig
@@ -334,8 +346,3 @@ class SourceSpec(Model):
     def is_foreign(self) -> bool:
         """Whether events come from another source than Kafka."""
         return isinstance(self.config, ForeignSourceConfig)
-
-
-def is_foreign_type(written: object) -> bool:
-    """Whether a `source.type` names another source than Kafka."""
-    return isinstance(written, str) and written not in ("", "kafka")

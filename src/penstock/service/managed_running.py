@@ -111,7 +111,7 @@ class ManagedRunning(threading.Thread):
         """What was allowed when it was kept may not be allowed on this machine."""
         allowed = frozenset(self._settings.api.allow)
         outbound = Outbound.beside(self._settings.api.networks, self._others())
-        limits = Limits(allowed, outbound, os.environ, self._named())
+        limits = Limits(allowed, outbound, os.environ, self._named)
         return check_submitted(row.text, limits)
 
     def _taken(self, spec: PipelineSpec | None) -> str | None:

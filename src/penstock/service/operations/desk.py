@@ -24,9 +24,10 @@ from penstock.service.pipelines import PipelineView as Wanted
 from penstock.service.pipelines import list_pipelines
 from penstock.service.refusals import Limits
 from penstock.service.replay_jobs import ReplayJobs
+from penstock.service.secrets import SecretBox
 from penstock.service.specs import current_spec
 from penstock.service.status import pipeline_statuses
-from penstock.service.submitted import check_submitted
+from penstock.service.submitted import check_submitted, require_valid
 from penstock.service.trigger_specs import PREFIX, pipeline_name
 from penstock.service.triggers import trigger_spec
 from penstock.service.workflows import full_names
@@ -113,10 +114,8 @@ class Desk:
         if (running := self._running().get(name)) is not None:
             return running
         if (kept := self.store.managed.get(name)) is not None:
-            found = check_submitted(kept.text, Limits(frozenset(self.settings.api.allow), self.outbound(), os.environ))
-            if found.spec is not None and "$ref" not in kept.text:
-                return found.spec
-            raise ConfigError(f"{name} refers to secrets, which only its instance knows", received=name)
+            limits = Limits(frozenset(self.settings.api.allow), self.outbound(), os.environ, self.named_secrets)
+            return require_valid(check_submitted(kept.text, limits))
         trigger = self.store.triggers.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
         if trigger is not None and trigger.deleted_at is None:
             return trigger_spec(self.store, self.settings, trigger)
@@ -126,6 +125,10 @@ class Desk:
             # Said for the command line, which takes files.
             error.hint = "ask the API of an instance that runs it"
             raise
+
+    def named_secrets(self) -> dict[str, str]:
+        """The store's named secrets in plain text."""
+        return SecretBox.of(self.store, self.settings).named()
 
     def outbound(self) -> Outbound:
         """Hosts that callers may name: listed ones, and clusters that pipelines here read from already."""

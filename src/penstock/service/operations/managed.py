@@ -30,7 +30,7 @@ def validate_text(desk: Desk, actor: Actor, text: str) -> Validation:
     return Validation(
         valid=found.spec is not None,
         name=found.spec.name if found.spec else None,
-        spec=found.spec.shown() if found.spec else None,
+        spec=found.shown(),
         problems=[ProblemView.of(problem) for problem in found.problems],
         warnings=[ProblemView.of(warning) for warning in found.warnings],
     )

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import orjson
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from yarl import URL
 
 from penstock.config.model import Model
+from penstock.core.declarations import PRIVATE, REFERABLE, Address, AllowPrivate
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError
 from penstock.core.event import json_bytes
@@ -35,11 +36,11 @@ T = TypeVar("T")
 class HttpStepConfig(Model):
     """Keys of an `http` step."""
 
-    url: str
+    url: Annotated[str, Address("url"), REFERABLE]
     """Where to send; http or https."""
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = "POST"
     """HTTP method."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], REFERABLE] = Field(default_factory=dict)
     """Added to the request."""
     header_expressions: dict[str, str] = Field(default_factory=dict)
     """Headers as CEL over `state`; what is no text becomes JSON."""
@@ -48,7 +49,7 @@ class HttpStepConfig(Model):
     send none."""
     timeout: Duration = Field(default=30.0, gt=0)
     """A request that takes longer fails."""
-    allow_private: bool = False
+    allow_private: Annotated[AllowPrivate, PRIVATE] = False
     """True: addresses of the local machine and of private networks may be called."""
 
     @field_validator("url")
