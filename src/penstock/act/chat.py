@@ -106,10 +106,10 @@ class Pace:
 
 async def _post(url: URL, payload: dict[str, Any], headers: dict[str, str], config: ChatConfig) -> bytes:
     host = url.host or ""
-    if not config.allow_private:
+    if config.allow_private is not True:
         check_literal(host)
     # I8: whatever goes wrong is told by the host; the rest of the address may be a secret.
-    connector = TCPConnector(resolver=ThreadedResolver() if config.allow_private else PublicResolver())
+    connector = TCPConnector(resolver=ThreadedResolver() if config.allow_private is True else PublicResolver())
     typed = {"content-type": "application/json; charset=utf-8"}
     try:
         async with (

@@ -112,7 +112,7 @@ class Webhook(Action):
     @classmethod
     def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:  # noqa: ARG003 - the contract's signature
         parsed = parse_config(WebhookConfig, config, "webhook")
-        if not parsed.allow_private:
+        if parsed.allow_private is not True:
             try:
                 check_literal(URL(parsed.url).host or "")
             except AddressRefusedError as error:
@@ -150,7 +150,7 @@ class Webhook(Action):
             config = self._config
             connector = TCPConnector(
                 limit=config.concurrency,
-                resolver=ThreadedResolver() if config.allow_private else PublicResolver(),
+                resolver=ThreadedResolver() if config.allow_private is True else PublicResolver(),
             )
             self._session = ClientSession(
                 connector=connector,

@@ -11,8 +11,10 @@ from pydantic import BaseModel, ValidationError
 
 from penstock.act.notify import service_of
 from penstock.act.registry import actions
+from penstock.config.spec import PipelineSpec
 from penstock.core.declarations import (
     MOST_HOSTS,
+    PRIVATE,
     Address,
     Confidential,
     Needs,
@@ -104,6 +106,8 @@ class Policy:
     check_host: CheckHost
     referred: Mapping[Path, str] = field(default_factory=dict)
     """Names of the secrets that were put in place of references, which refusals must not repeat."""
+    hides: bool = False
+    """Any value may be a secret: refusals repeat none."""
 
     # -- what is looked at -----------------------------------------------------------------
 
@@ -194,12 +198,14 @@ class Policy:
     def _refused(
         self, place: Place, message: str, hint: str | None, host: str | None = None, *, unknown: bool = False
     ) -> Refusal:
-        if (name := self._secret_at(place.path)) is None:
+        name = self._secret_at(place.path)
+        if name is None and not self.hides:
             return Refusal(place.path, message, host, hint)
         # I8: what a secret says is not repeated, nor are the addresses behind it.
         if host is not None:
             message = "has no address" if unknown else "is not a public address"
-        return Refusal(place.path, f"what the secret {name!r} says: {message}", MASK, hint)
+        said = f"what the secret {name!r} says: {message}" if name is not None else message
+        return Refusal(place.path, said, MASK, hint)
 
     def _secret_at(self, path: Path) -> str | None:
         return next((name for at, name in self.referred.items() if at[: len(path)] == path), None)
@@ -270,6 +276,37 @@ def _parsed(model: type[BaseModel], config: Mapping[str, Any]) -> Any:
         return model.model_validate(dict(config))
     except (ValidationError, PenstockError):
         return config
+
+
+# -- the instance decides ------------------------------------------------------------------
+
+
+def with_networks(spec: PipelineSpec, networks: Sequence[str]) -> PipelineSpec:
+    """The spec of a document from the store with `allow_private` as the instance has it: these networks and public
+    addresses, wherever a field of the spec or of its plug-ins asks. What an admin was allowed to open stays open."""
+    for place in walk(PipelineSpec, spec):
+        if PRIVATE in place.declared and not (place.is_given and place.value is True):
+            spec = _with_value(spec, place.path, list(networks))
+    [step] = plugin_steps(Place(("action",), spec.action, (Plugins("action"),)))
+    config = opened_config(step, networks)
+    return spec.model_copy(update={"action": spec.action.model_copy(update={"config": config})})
+
+
+def opened_config(step: Step, networks: Sequence[str]) -> dict[str, Any]:
+    """The same for the configuration of one step."""
+    config, model = dict(step.config), config_model(step)
+    for place in walk(model, _parsed(model, config)) if model is not None else ():
+        if PRIVATE in place.declared and not (place.is_given and place.value is True):
+            config = _with_value(config, place.path, list(networks))
+    return config
+
+
+def _with_value(data: Any, path: Path, value: Any) -> Any:
+    """A copy of a model or map with a value at a path."""
+    key, *rest = path
+    inner = getattr(data, str(key)) if isinstance(data, BaseModel) else data.get(key)
+    new = _with_value(inner, tuple(rest), value) if rest else value
+    return data.model_copy(update={str(key): new}) if isinstance(data, BaseModel) else {**data, key: new}
 
 
 # -- references ----------------------------------------------------------------------------

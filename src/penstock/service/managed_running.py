@@ -13,6 +13,7 @@ from penstock.config.loading import Loaded
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import PenstockError
+from penstock.pipeline.policy import with_networks
 from penstock.service.outbound import Outbound
 from penstock.service.refusals import Limits
 from penstock.service.submitted import Submitted, check_submitted
@@ -101,10 +102,11 @@ class ManagedRunning(threading.Thread):
             self._taker.refuse(row.name, why)
             return
         self._taker.refuse(row.name, None)
+        spec = with_networks(found.spec, self._settings.api.networks)
         # Its document is the text, not a file: problems found on the way name the place within it.
-        loaded = Loaded(specs=[found.spec], documents=found.documents)
-        self._taker.take(found.spec, loaded)
-        self._running[row.name] = found.spec
+        loaded = Loaded(specs=[spec], documents=found.documents)
+        self._taker.take(spec, loaded)
+        self._running[row.name] = spec
         log.info("pipeline was taken from the store", pipeline=row.name, revision=row.revision)
 
     def _checked(self, row: ManagedRow) -> Submitted:

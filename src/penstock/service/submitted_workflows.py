@@ -21,6 +21,7 @@ from penstock.pipeline.policy import Step, step_places, workflow_step
 from penstock.service.lightning.choices import written
 from penstock.service.refusals import Limits, as_problems, without_secrets, written_problems
 from penstock.service.workflow_checks import check_workflows
+from penstock.workflows.definitions import SUBMITTED
 
 NAME: Final = "workflow"
 """Stands where a file's name would."""
@@ -47,8 +48,13 @@ class SubmittedWorkflow:
     spec: WorkflowSpec | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
-    kept: set[int] = field(default_factory=set)
-    """Steps that are there already, by their position."""
+    submitted: list[str] = field(default_factory=list)
+    """Names of the steps that came through the API, now or earlier: instances hold them to their policy at each run."""
+
+    def definition(self) -> dict[str, Any]:
+        """As the store keeps it."""
+        assert self.spec is not None  # noqa: S101 - asked only where there is one
+        return self.spec.definition() | {SUBMITTED: self.submitted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,9 @@ def check_workflow(text: str, limits: Limits, stored: Stored) -> SubmittedWorkfl
     if loaded.problems:
         secrets = {secret for value in named.values() for secret in secrets_at_key(value)}
         return SubmittedWorkflow(problems=without_secrets(loaded.problems, secrets))
-    return SubmittedWorkflow(spec, [], found.warnings, same)
+    before = stored.definition.get(SUBMITTED, ())
+    submitted = [step.name for at, step in enumerate(spec.steps) if at not in same or step.name in before]
+    return SubmittedWorkflow(spec, [], found.warnings, submitted)
 
 
 def _shape(documents: list[Document]) -> Iterator[Problem]:

@@ -69,7 +69,7 @@ class HttpStep(Step):
     def __init__(self, config: dict[str, Any], folder: str | None) -> None:  # noqa: ARG002 - as of the other kinds
         self._config = parse_config(HttpStepConfig, config, "http")
         self._url = URL(self._config.url)
-        if not self._config.allow_private:
+        if self._config.allow_private is not True:
             try:
                 check_literal(self._url.host or "")
             except AddressRefusedError as error:
@@ -121,7 +121,7 @@ class HttpStep(Step):
 
     def _open(self) -> ClientSession:
         if self._session is None:
-            resolver = ThreadedResolver() if self._config.allow_private else PublicResolver()
+            resolver = ThreadedResolver() if self._config.allow_private is True else PublicResolver()
             self._session = ClientSession(
                 connector=TCPConnector(limit=_CONNECTIONS, resolver=resolver),
                 timeout=ClientTimeout(total=self._config.timeout),
