@@ -169,9 +169,10 @@ class Policy:
 
     def _database(self, place: Place, value: Any) -> Iterator[Refusal]:
         try:
-            found = database_address(value)
-        except (PenstockError, TypeError):
-            return  # no database: the model says so
+            found = database_address(str(value))
+        except PenstockError as error:
+            yield self._refused(place, error.message, None)
+            return
         if found.is_file:
             if "file" not in self.allowed:
                 yield self._needed("file", place.path, "a file")
