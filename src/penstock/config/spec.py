@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,7 +16,7 @@ from penstock.config.remote import is_url
 from penstock.config.source import ConnectionSpec, Format, KafkaSourceConfig, SourceSpec, StartPosition, check_topic
 from penstock.core.declarations import FILE, REFERABLE, SECRET, Address, Keys, Needs, Plugins
 from penstock.core.durations import Duration, Rate
-from penstock.core.secrets import find_secrets, masked
+from penstock.core.secrets import Scrubber, find_secrets, masked
 from penstock.core.sizes import Size
 
 __all__ = [
@@ -355,6 +355,15 @@ class PipelineSpec(Model):
         return hashlib.sha256(content).hexdigest()[:12]
 
     def shown(self) -> dict[str, Any]:
-        """The spec as plain data with its secrets masked."""
-        shown: dict[str, Any] = masked(self.model_dump(mode="json", exclude_none=True))
+        """The spec as plain data with its secrets masked, also where a reference has put one under a harmless name."""
+        scrub = Scrubber(self.secrets).scrub
+        shown: dict[str, Any] = _scrubbed(masked(self.model_dump(mode="json", exclude_none=True)), scrub)
         return shown
+
+
+def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _scrubbed(item, scrub) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_scrubbed(item, scrub) for item in value]
+    return scrub(value) if isinstance(value, str) else value

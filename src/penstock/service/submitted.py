@@ -13,7 +13,6 @@ from penstock.config.problems import Path as KeyPath
 from penstock.config.references import References, find_references
 from penstock.config.secret_values import REFERENCE
 from penstock.config.spec import PipelineSpec
-from penstock.core.secrets import Scrubber
 from penstock.pipeline.policy import written_places
 from penstock.service.refusals import Limits, as_problems, without_secrets, written_problems
 from penstock.service.validation import checked
@@ -42,8 +41,7 @@ class Submitted:
         data = self.spec.shown()
         for path, name in self.referred.items():
             _put_back(data, path, name)
-        scrubbed: dict[str, Any] = _scrubbed(data, Scrubber(self.spec.secrets))
-        return scrubbed
+        return data
 
 
 def check_submitted(text: str, limits: Limits) -> Submitted:
@@ -125,11 +123,3 @@ def _put_back(data: Any, path: KeyPath, name: str) -> None:
             return  # the model has given it another form; there it is scrubbed
     if isinstance(data, dict) or (isinstance(data, list) and isinstance(last, int) and last < len(data)):
         data[last] = {REFERENCE: name}  # type: ignore[index]  # a list has a number
-
-
-def _scrubbed(value: Any, scrubber: Scrubber) -> Any:
-    if isinstance(value, dict):
-        return {key: _scrubbed(item, scrubber) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_scrubbed(item, scrubber) for item in value]
-    return scrubber.scrub(value) if isinstance(value, str) else value
