@@ -24,6 +24,7 @@ from penstock.config.model import Model, ProblemAt
 from penstock.config.wire import WireSpec
 from penstock.core.clock import parse_time
 from penstock.core.durations import Duration
+from penstock.core.net.guard import AllowPrivate
 from penstock.core.secrets import mask_url
 
 Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows"]
@@ -105,6 +106,9 @@ class ConnectionSpec(Model):
     """Registry base URL; several, separated by commas, are tried in turn."""
     schema_registry_config: dict[str, Any] = Field(default_factory=dict)
     """Registry client settings, for instance `basic.auth.user.info` or `ssl.ca.location`."""
+    allow_private: AllowPrivate = True
+    """False: the registry is contacted at public addresses only; a list of networks and host names opens these as well.
+    The instance sets it for documents that come from its store."""
     client_timeout_seconds: int = 60
     """Accepted for DataHub's sake; not used."""
     consumer_config: dict[str, Any] = Field(default_factory=dict)

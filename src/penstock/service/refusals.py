@@ -14,10 +14,10 @@ from penstock.config.problems import Path as KeyPath
 from penstock.config.problems import Problem
 from penstock.config.secret_values import NOT_KEPT
 from penstock.core.errors import PenstockError
+from penstock.core.net.guard import AddressGuard
 from penstock.core.secrets import find_secrets, is_secret_key
 from penstock.kafka.network_probe import addresses
 from penstock.kafka.properties import refuse_dangerous
-from penstock.service.outbound import Outbound
 from penstock.service.secrets import owner_of
 from penstock.tables.target import DatabaseAddress, database_address
 
@@ -45,7 +45,7 @@ class Limits:
 
     allowed: frozenset[str] = frozenset()
     """Of `api.allow`, where the caller is an admin; nothing for others."""
-    outbound: Outbound = field(default_factory=Outbound)
+    outbound: AddressGuard = field(default_factory=AddressGuard)
     environ: MutableMapping[str, str] = field(default_factory=dict)
     """Variables of this machine."""
     named: Mapping[str, str] | None = None
@@ -195,13 +195,13 @@ def _client_properties(document: Document) -> Iterator[Problem]:
                 yield document.problem((*path, bad[0]), message, allowed=_REGISTRY)
 
 
-def _addresses(document: Document, outbound: Outbound, places: Iterable[tuple[KeyPath, Any]]) -> Iterator[Problem]:
+def _addresses(document: Document, outbound: AddressGuard, places: Iterable[tuple[KeyPath, Any]]) -> Iterator[Problem]:
     for path, value in places:
         if not isinstance(value, str) or not path:
             continue
         for host, port in _hosts(path, value):
             try:
-                outbound.check(host, port)
+                outbound.check_host(host, port)
             except PenstockError as error:
                 yield document.problem(path, error.message, received=host, hint=error.hint)
 
@@ -258,7 +258,7 @@ def _databases(document: Document, limits: Limits) -> Iterator[Problem]:
             continue
         for host in found.hosts or ("localhost",):  # without a host it is a socket of this machine
             try:
-                limits.outbound.check(host)
+                limits.outbound.check_host(host)
             except PenstockError as error:
                 yield document.problem(path, error.message, received=host, hint=error.hint)
 

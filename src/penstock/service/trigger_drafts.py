@@ -161,7 +161,7 @@ def _addresses(configuration: Mapping[str, Any], stored: Mapping[str, Any], limi
         if (host, str(port)) in known:
             continue  # let through when it was saved, or saved by whoever sits at the machine
         try:
-            limits.outbound.check(host, int(port))
+            limits.outbound.check_host(host, int(port))
         except PenstockError as error:
             yield FieldError("hosts", error.message, f"{host}:{port}", hint=error.hint)
 
