@@ -25,6 +25,7 @@ from penstock.config.wire import WireSpec
 from penstock.core.clock import parse_time
 from penstock.core.durations import Duration
 from penstock.core.net.guard import AllowPrivate
+from penstock.core.pattern import Pattern
 from penstock.core.secrets import mask_url
 
 Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows"]
@@ -206,10 +207,7 @@ class KafkaSourceConfig(Model):
             return None
         if not pattern.startswith("^"):
             raise ValueError(f"a regular expression beginning with ^ is wanted, not {pattern!r}")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        Pattern(pattern)
         return pattern
 
     @model_validator(mode="after")
@@ -270,8 +268,8 @@ class KafkaSourceConfig(Model):
     def subscribed(self, topics: Iterable[str]) -> list[str]:
         """Those of these topics that a consumer gets to read."""
         if self.topic_pattern:
-            pattern = re.compile(self.topic_pattern)
-            return [name for name in topics if pattern.match(name)]
+            pattern = Pattern(self.topic_pattern)
+            return [name for name in topics if pattern.matches(name)]
         wanted = set(self.subscription)
         return [name for name in topics if name in wanted]
 

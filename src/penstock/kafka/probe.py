@@ -173,7 +173,7 @@ def _advertised(address: Address, timeout: float, guard: AddressGuard) -> Findin
 def _topics(spec: PipelineSpec, view: ClusterView, known: dict[str, int]) -> Iterator[Finding]:
     pattern = spec.source.config.topic_pattern
     if pattern:
-        matching = [name for name in known if re.search(pattern, name)]
+        matching = spec.source.config.subscribed(known)
         detail = (
             f"{len(matching)} topics match now: {', '.join(sorted(matching)[:10])}" if matching else "none matches yet"
         )

@@ -128,9 +128,10 @@ def type_needs(kind: str, path: KeyPath) -> Iterator[Need]:
 def _values(data: dict[str, Any]) -> Iterator[Need]:
     for path, value in _walk(data):
         key = str(path[-1]) if path else ""
-        if not isinstance(value, str):
-            if key == "allow_private" and value:
-                yield "private", path, "allow_private"
+        if "allow_private" in path and value:
+            yield "private", path, "allow_private"
+        elif not isinstance(value, str):
+            continue
         elif "${file:" in value:
             yield "env-file", path, "${file:…}"
         elif "${" in value or value.startswith("$"):
