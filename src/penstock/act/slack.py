@@ -11,6 +11,7 @@ from penstock.act.chat import Chat, ChatConfig
 from penstock.act.entity_changes import Markup
 from penstock.act.webhook import WebhookAwayError, WebhookError, WebhookRefusedError
 from penstock.core.declarations import Address
+from penstock.core.net.url import parse_url
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import parse_config
 from penstock.core.secrets import Secret
@@ -47,8 +48,7 @@ class SlackConfig(ChatConfig):
     @field_validator("api_url")
     @classmethod
     def _address(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError("a URL like https://slack.com/api/ is wanted")
+        parse_url(url, allow_userinfo=True, example="https://slack.com/api/")
         return url
 
 

@@ -10,6 +10,7 @@ from pydantic import field_validator
 from penstock.act.chat import Chat, ChatConfig
 from penstock.act.entity_changes import Markup
 from penstock.core.declarations import Address
+from penstock.core.net.url import parse_url
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import parse_config
 from penstock.core.secrets import Secret
@@ -30,8 +31,7 @@ class TeamsConfig(ChatConfig):
     @field_validator("webhook_url")
     @classmethod
     def _address(cls, url: Secret) -> Secret:
-        if not url.reveal().startswith(("http://", "https://")):
-            raise ValueError("a URL that begins with https:// is wanted")
+        parse_url(url.reveal(), allow_userinfo=True, example="https://example.webhook.office.com/…")
         return url
 
 

@@ -23,8 +23,10 @@ from pydantic import (
 from penstock.config.model import Model, ProblemAt
 from penstock.config.wire import WireSpec
 from penstock.core.clock import parse_time
-from penstock.core.declarations import Address, Needs, Plain, Properties
+from penstock.core.declarations import PRIVATE, Address, Needs, Plain, Properties
 from penstock.core.durations import Duration
+from penstock.core.net.guard import AllowPrivate
+from penstock.core.pattern import Pattern
 from penstock.core.secrets import mask_url
 
 Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows"]
@@ -106,6 +108,9 @@ class ConnectionSpec(Model):
     """Registry base URL; several, separated by commas, are tried in turn."""
     schema_registry_config: Annotated[dict[str, Any], Properties("registry")] = Field(default_factory=dict)
     """Registry client settings, for instance `basic.auth.user.info` or `ssl.ca.location`."""
+    allow_private: Annotated[AllowPrivate, PRIVATE] = True
+    """False: the registry is contacted at public addresses only; a list of networks and host names opens these as well.
+    The instance sets it for documents that come from its store."""
     client_timeout_seconds: int = 60
     """Accepted for DataHub's sake; not used."""
     consumer_config: Annotated[dict[str, Any], Properties("kafka")] = Field(default_factory=dict)
@@ -203,10 +208,7 @@ class KafkaSourceConfig(Model):
             return None
         if not pattern.startswith("^"):
             raise ValueError(f"a regular expression beginning with ^ is wanted, not {pattern!r}")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        Pattern(pattern)
         return pattern
 
     @model_validator(mode="after")
@@ -267,8 +269,8 @@ class KafkaSourceConfig(Model):
     def subscribed(self, topics: Iterable[str]) -> list[str]:
         """Those of these topics that a consumer gets to read."""
         if self.topic_pattern:
-            pattern = re.compile(self.topic_pattern)
-            return [name for name in topics if pattern.match(name)]
+            pattern = Pattern(self.topic_pattern)
+            return [name for name in topics if pattern.matches(name)]
         wanted = set(self.subscription)
         return [name for name in topics if name in wanted]
 

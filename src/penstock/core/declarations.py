@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, StrictBool
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from penstock.core.secrets import Secret
@@ -93,8 +93,6 @@ REFERABLE: Final = Confidential()
 
 PRIVATE: Final = Needs("private", "allow_private")
 """For documents from the store the instance sets such a field, by `api.networks`."""
-AllowPrivate = StrictBool | list[str]
-"""True: any address; false: public ones; a list: public ones, and those of these networks and hosts."""
 
 
 def is_path_of_pem(written: Any) -> bool:

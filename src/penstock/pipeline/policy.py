@@ -145,7 +145,7 @@ class Policy:
     def _of_place(self, place: Place) -> Iterator[Refusal]:
         for declared in place.declared:
             if isinstance(declared, Needs):
-                if declared.permission not in self.allowed and declared.when(place.value):
+                if place.is_given and declared.permission not in self.allowed and declared.when(place.value):
                     yield self._needed(declared.permission, place.path, declared.what)
             elif isinstance(declared, Properties):
                 yield from _properties(place, declared)

@@ -14,7 +14,7 @@ from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import PenstockError
 from penstock.pipeline.policy import with_networks
-from penstock.service.outbound import Outbound
+from penstock.service.outbound import caller_guard
 from penstock.service.refusals import Limits
 from penstock.service.submitted import Submitted, check_submitted
 from penstock.store import ManagedRow, Store
@@ -112,7 +112,7 @@ class ManagedRunning(threading.Thread):
     def _checked(self, row: ManagedRow) -> Submitted:
         """What was allowed when it was kept may not be allowed on this machine."""
         allowed = frozenset(self._settings.api.allow)
-        outbound = Outbound.beside(self._settings.api.networks, self._others())
+        outbound = caller_guard(self._settings.api.networks, self._others())
         limits = Limits(allowed, outbound, os.environ, self._named)
         return check_submitted(row.text, limits)
 

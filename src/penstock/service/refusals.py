@@ -14,9 +14,9 @@ from penstock.config.problems import Problem
 from penstock.config.references import find_references, is_secret_reference
 from penstock.config.secret_values import NOT_KEPT, is_reference
 from penstock.core.declarations import Confidential, Place
+from penstock.core.net.guard import AddressGuard
 from penstock.core.secrets import MASK, Scrubber, find_secrets, is_secret_key
 from penstock.pipeline.policy import Policy, Refusal, confidential_places
-from penstock.service.outbound import Outbound
 from penstock.service.secrets import owner_of
 
 _MOST_ENTRIES: Final = 1_000
@@ -31,7 +31,7 @@ class Limits:
 
     allowed: frozenset[str] = frozenset()
     """Of `api.allow`, where the caller is an admin; nothing for others."""
-    outbound: Outbound = field(default_factory=Outbound)
+    outbound: AddressGuard = field(default_factory=AddressGuard)
     environ: MutableMapping[str, str] = field(default_factory=dict)
     """Variables of this machine."""
     named: Named = dict
@@ -50,7 +50,7 @@ class Limits:
 
     def policy(self, referred: Mapping[KeyPath, str] | None = None) -> Policy:
         """What validated models are held to. `referred` names the secrets at their places."""
-        return Policy(self.allowed, self.outbound.check, referred or {})
+        return Policy(self.allowed, self.outbound.check_host, referred or {})
 
     def secrets(self, referred: Mapping[KeyPath, str]) -> dict[str, str]:
         """The values of these secrets, as far as there are any."""

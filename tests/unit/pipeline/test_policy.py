@@ -350,6 +350,9 @@ def test_allow_private_of_documents_from_the_store_is_what_the_instance_says() -
     spec = with_networks(_spec(hook).with_secrets({"canary"}), ["10.1.0.0/16"])
     assert spec.action.config["allow_private"] == ["10.1.0.0/16"]
     assert "canary" in spec.secrets
+    assert spec.source.config.connection.allow_private == ["10.1.0.0/16"], "the registry's"
+    copied = {"type": "kafka", "config": {"topic": "x", "connection": {"bootstrap": "example.org"}}}
+    assert with_networks(_spec(copied), []).action.config["connection"]["allow_private"] == []
     closed = with_networks(_spec({**hook, "config": {**hook["config"], "allow_private": False}}), [])
     assert closed.action.config["allow_private"] == []
     opened = {**hook, "config": {"url": "https://example.org", "allow_private": True}}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
+
+from pydantic import StrictBool
 
 from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError, PenstockError, Terminal
@@ -17,6 +19,8 @@ from penstock.core.threads import THREADS
 
 IP = IPv4Address | IPv6Address
 Lookup = Callable[[str], list[str]]
+AllowPrivate = StrictBool | list[str]
+"""A key of a configuration: true, false, or a list of networks and host names."""
 
 _UNICAST: Final = IPv6Network("2000::/3")
 """The only part of IPv6 that is global unicast. Everything else (::/96, fec0::/10, 64:ff9b:1::/48, fc00::/7 ...) is
@@ -107,16 +111,21 @@ class AddressGuard:
     def addresses(self, host: str, port: int | None = None) -> list[str]:
         """The IP addresses at which the host may be contacted. One that is refused refuses the host."""
         name = plain_name(host)
-        is_open = self.allow_private or name in self._open[1] or (name, port) in self.brokers
-        if not is_open:
+        if not self._is_open(name, port):
             self.check_literal(host)
-        ip = literal_address(name)
-        found = [name] if ip is not None else self._resolved(name)
-        if not is_open:
-            for address in found:
+        found = [name] if literal_address(name) is not None else self._resolved(name)
+        self.check_answer(host, port, found)
+        return found
+
+    def check_answer(self, host: str, port: int | None, addresses: Sequence[str]) -> None:
+        """Check the addresses that somebody else has resolved a host to and will connect to."""
+        if not self._is_open(plain_name(host), port):
+            for address in addresses:
                 if not self.is_allowed(address):
                     raise AddressRefused(host, address)
-        return found
+
+    def _is_open(self, name: str, port: int | None) -> bool:
+        return self.allow_private or name in self._open[1] or (name, port) in self.brokers
 
     def _resolved(self, name: str) -> list[str]:
         seconds = _LOOKUP_SECONDS if self.deadline is None else min(_LOOKUP_SECONDS, self.deadline.remaining)
@@ -137,7 +146,7 @@ UNGUARDED: Final = AddressGuard(allow_private=True)
 """For addresses that pipeline files and settings of the machine name."""
 
 
-def guard_of(allow_private: bool | Iterable[str]) -> AddressGuard:  # noqa: FBT001 - the value of a key
+def guard_of(allow_private: bool | Sequence[str]) -> AddressGuard:  # noqa: FBT001 - the value of a key
     """The guard that `allow_private` of a configuration means: true, false, or a list of networks and names."""
     if isinstance(allow_private, bool):
         return UNGUARDED if allow_private else AddressGuard()

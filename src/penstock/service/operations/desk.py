@@ -13,13 +13,14 @@ from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError, Unavailable
+from penstock.core.net.guard import AddressGuard
 from penstock.core.status import PipelineStatus
 from penstock.engine.instance import Instance
 from penstock.engine.pipelines.stats import PipelineView
 from penstock.service.access import Actor, NotFound, Right, allows, require
 from penstock.service.letter_jobs import LetterJobs
 from penstock.service.masking import Masking
-from penstock.service.outbound import Outbound
+from penstock.service.outbound import caller_guard
 from penstock.service.pipelines import PipelineView as Wanted
 from penstock.service.pipelines import list_pipelines
 from penstock.service.refusals import Limits
@@ -37,6 +38,8 @@ T = TypeVar("T")
 
 FRESH: Final = 1.0
 """Seconds for which what was read is shown again: several pages and streams cost one question."""
+_LOOKUPS: Final = 10.0
+"""Seconds that look-ups of names for one request take together at most."""
 _LETTERS_FRESH: Final = 5.0
 """The same for counts of dead letters: of a million, counting takes a tenth of a second."""
 _LETTERS_OLD: Final = 2 * _LETTERS_FRESH
@@ -130,9 +133,9 @@ class Desk:
         """The store's named secrets in plain text."""
         return SecretBox.of(self.store, self.settings).named()
 
-    def outbound(self) -> Outbound:
-        """Hosts that callers may name: listed ones, and clusters that pipelines here read from already."""
-        return Outbound.beside(self.settings.api.networks, self._running().values())
+    def outbound(self) -> AddressGuard:
+        """Addresses that callers may name: public and listed ones, and clusters of pipeline files. For one request."""
+        return caller_guard(self.settings.api.networks, self._running().values()).within(_LOOKUPS)
 
     def project_of(self, pipeline: str) -> str | None:
         """The project that a pipeline belongs to; those in files belong to none."""

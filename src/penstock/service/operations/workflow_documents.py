@@ -32,7 +32,7 @@ from penstock.store.work.model import ProjectRow, WorkflowRow
 
 def validate_text(desk: Desk, actor: Actor, text: str) -> Validation:
     """What is right and wrong with a document, as far as this actor may use it; nothing is kept."""
-    require_somewhere(actor, "workflows.view")
+    require_somewhere(actor, "workflows.edit")
     named = named_in(text)
     project = desk.store.projects.get(named.project or DEFAULT_PROJECT)
     seen = project if project is not None and allows(actor, "workflows.view", project.id) else None
