@@ -9,20 +9,21 @@ import threading
 import time
 from abc import abstractmethod
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from aiohttp import ClientConnectionError, ClientError, ClientSession, ClientTimeout, TCPConnector
-from aiohttp.resolver import ThreadedResolver
+from aiohttp import ClientConnectionError, ClientError, ClientSession, ClientTimeout
 from pydantic import Field
-from yarl import URL
 
 from penstock.act.entity_changes import ENTITY_CHANGE, Markup, Sentences, is_by_system
 from penstock.act.webhook import WebhookAwayError, WebhookError, failure_of, read_answer
 from penstock.config.spec import Model
+from penstock.core.declarations import PRIVATE, Plain
 from penstock.core.durations import Duration
 from penstock.core.event import Event, json_bytes
+from penstock.core.net.async_http import guarded_connector
+from penstock.core.net.guard import AllowPrivate, guard_of
+from penstock.core.net.url import parse_url
 from penstock.core.plugin import Action, PipelineContext
-from penstock.workflows.public_address import PublicResolver, check_literal
 
 _BETWEEN = 1.0
 """Seconds from one message to the next: chats take no more from one sender for long."""
@@ -31,14 +32,17 @@ _BETWEEN = 1.0
 class ChatConfig(Model):
     """Keys that both have."""
 
-    base_url: str = "http://localhost:9002/"
+    base_url: Annotated[str, Plain("links in messages begin with it; nothing connects to it")] = (
+        "http://localhost:9002/"
+    )
     """Where the catalogue's pages are; links begin with it."""
     suppress_system_activity: bool = True
     """True: say nothing about what the catalogue itself did."""
     timeout: Duration = Field(default=10.0, gt=0)
     """A request that takes longer means that the chat is away."""
-    allow_private: bool = False
-    """True: the chat may be at an address of the local machine or of a private network."""
+    allow_private: Annotated[AllowPrivate, PRIVATE] = False
+    """True: the chat may be at any address, also of the local machine and of private networks. A list of networks and
+    host names: at one of these as well."""
 
 
 class Chat(Action):
@@ -81,7 +85,7 @@ class Chat(Action):
 
     def request(self, url: str, payload: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:
         """POST JSON and return the answer's body."""
-        return asyncio.run(_post(URL(url), payload, headers or {}, self._config))
+        return asyncio.run(_post(url, payload, headers or {}, self._config))
 
 
 class Pace:
@@ -101,12 +105,12 @@ class Pace:
             time.sleep(turn - now)
 
 
-async def _post(url: URL, payload: dict[str, Any], headers: dict[str, str], config: ChatConfig) -> bytes:
+async def _post(address: str, payload: dict[str, Any], headers: dict[str, str], config: ChatConfig) -> bytes:
+    url, guard = parse_url(address, allow_userinfo=True), guard_of(config.allow_private)
     host = url.host or ""
-    if not config.allow_private:
-        check_literal(host)
+    guard.check_literal(url.raw_host or "")
     # I8: whatever goes wrong is told by the host; the rest of the address may be a secret.
-    connector = TCPConnector(resolver=ThreadedResolver() if config.allow_private else PublicResolver())
+    connector = guarded_connector(guard)
     typed = {"content-type": "application/json; charset=utf-8"}
     try:
         async with (

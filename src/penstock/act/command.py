@@ -8,11 +8,12 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import IO, Any, ClassVar, Self
+from typing import IO, Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
 from penstock.config.spec import Model
+from penstock.core.declarations import REFERABLE, Needs
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.event import Event
@@ -38,11 +39,11 @@ class CommandTimeoutError(PenstockError):
 class CommandConfig(Model):
     """Keys of the `command` action."""
 
-    argv: list[str] = Field(min_length=1)
+    argv: Annotated[list[str], Needs("command", "a program")] = Field(min_length=1)
     """Program and arguments, without a shell. The program is in PATH, or a path from the pipeline file's folder."""
     timeout: Duration = Field(default=20.0, gt=0)
     """A program that runs for longer is killed with all it started. Keep it below `options.timeout`."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Annotated[dict[str, str], REFERABLE] = Field(default_factory=dict)
     """Added to the environment, which is Penstock's own without its `PENSTOCK_*` settings."""
 
 

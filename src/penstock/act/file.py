@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import orjson
 from pydantic import Field
 
 from penstock.act.appending import Appender
 from penstock.config.spec import Model
+from penstock.core.declarations import FILE
 from penstock.core.errors import ConfigError, PenstockError, Terminal
 from penstock.core.event import Body, Event, json_bytes
 from penstock.core.plugin import BatchAction, PipelineContext
@@ -28,7 +29,7 @@ class LineError(PenstockError, Terminal):
 class FileConfig(Model):
     """Keys of the `file` action."""
 
-    path: str
+    path: Annotated[str, FILE]
     """File to append to; a relative path starts at the pipeline file's folder. Missing folders are made."""
     rotate: Size | None = None
     """A file that would grow beyond this is renamed to `path.1`, `path.2`, … (the highest is the newest)."""

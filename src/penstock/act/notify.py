@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import logging
-import re
+import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from inspect import ismodule
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from penstock.act.observed import Seen, observed
 from penstock.act.webhook import WebhookAwayError, WebhookError, WebhookRefusedError
 from penstock.config.spec import Model
+from penstock.core.declarations import PRIVATE, SECRET, Address
 from penstock.core.durations import Duration
 from penstock.core.errors import PenstockError
 from penstock.core.event import Event
 from penstock.core.expression import Expression
+from penstock.core.net.guard import AddressGuard, AddressRefused, AllowPrivate, guard_of
 from penstock.core.plugin import Action, PipelineContext
 from penstock.core.plugin_config import parse_config
 
-_HOLE = re.compile(r"\{\{(.+?)\}\}", re.DOTALL)
+_UNCHECKABLE = "is not reached by HTTP(S) or SMTP, so its address cannot be checked; `allow_private: true` allows it"
+_CHECKED = frozenset({"requests", "smtplib"})
+_UNCHECKED = frozenset({"socket", "threading", "subprocess", "apprise.utils.socket"})
 _UNFINISHED = 1_000
 """Events of which we remember whom they have reached, should they be tried again."""
 
@@ -30,7 +35,7 @@ _UNFINISHED = 1_000
 class NotifyConfig(Model):
     """Keys of the `notify` action."""
 
-    urls: list[str] = Field(min_length=1)
+    urls: Annotated[list[str], Address("notification"), SECRET] = Field(min_length=1)
     """Where messages go, in apprise's way to write it: `slack://…`, `mailto://…`, `json://host/path`. Kept secret."""
     title: str = "{{ event_type }}"
     """Text, with CEL expressions in `{{ … }}`."""
@@ -38,8 +43,9 @@ class NotifyConfig(Model):
     """Text, with CEL expressions in `{{ … }}`; absent: the event as JSON."""
     embargo: Duration | None = Field(default=None, gt=0)
     """After a message, others with the same title are held back for this time; the next one says how many they were."""
-    allow_private: bool = False
-    """True: services at addresses of the local machine or of private networks may be called over HTTP."""
+    allow_private: Annotated[AllowPrivate, PRIVATE] = False
+    """True: any service at any address. Otherwise only services that are reached by HTTP(S) or SMTP, at public
+    addresses and at those of this list of networks and host names."""
 
     @field_validator("urls", mode="before")
     @classmethod
@@ -54,10 +60,17 @@ class NotifyConfig(Model):
                 raise ValueError(f"number {number} is no address that apprise knows")
         return urls
 
+    @model_validator(mode="after")
+    def _checkable(self) -> Self:
+        for number, url in enumerate(self.urls, 1):
+            if self.allow_private is not True and not is_checkable(service_of(url)):
+                raise ValueError(f"urls: number {number}: {_UNCHECKABLE}")
+        return self
+
     @field_validator("title", "body")
     @classmethod
     def _compiles(cls, text: str | None) -> str | None:
-        for hole in _HOLE.findall(text or ""):
+        for hole in _pieces(text or "")[1::2]:
             try:
                 Expression(hole.strip())
             except PenstockError as error:
@@ -77,7 +90,7 @@ class Notify(Action):
         self._title = _text(config.title)
         self._body = _text(config.body) if config.body is not None else lambda event: event.event.as_json()
         self._embargo = Embargo(config.embargo) if config.embargo is not None else None
-        self._allow_private = config.allow_private
+        self._guard = guard_of(config.allow_private)
         self._reached: OrderedDict[tuple[str, int, int], set[int]] = OrderedDict()
 
     @classmethod
@@ -96,7 +109,7 @@ class Notify(Action):
         reached = self._reached.setdefault(place, set())
         for number, service in enumerate(self._services):
             if number not in reached:
-                send(service, title, body, allow_private=self._allow_private)
+                send(service, title, body, self._guard)
                 reached.add(number)
         del self._reached[place]
         while len(self._reached) > _UNFINISHED:
@@ -107,7 +120,7 @@ class Notify(Action):
         for title, held in self._embargo.rest() if self._embargo is not None else ():
             for service in self._services:
                 try:
-                    send(service, title, _more(held).strip(), allow_private=self._allow_private)
+                    send(service, title, _more(held).strip(), self._guard)
                 except PenstockError:
                     continue
 
@@ -150,8 +163,27 @@ def service_of(url: str) -> Any:
     return apprise.Apprise.instantiate(url, asset=asset)
 
 
-def send(service: Any, title: str, body: str, *, allow_private: bool) -> None:
-    with observed(allow_private=allow_private) as seen:
+def is_checkable(service: Any) -> bool:
+    """Whether all connections of an apprise service are made by functions that `observed` guards: its plug-in uses
+    `requests`, or `smtplib` as the mail plug-in does, in the calling thread. Sockets of its own, MQTT, XMPP, UDP and
+    programs of this machine are not; nor are plug-ins that log out when the garbage collector finds them."""
+    kinds = [kind for kind in type(service).__mro__ if kind.__module__.startswith("apprise.plugins.")]
+    packages = {".".join(kind.__module__.split(".")[:3]) for kind in kinds} - {"apprise.plugins.base"}
+    modules = [module for name, module in list(sys.modules.items()) if ".".join(name.split(".")[:3]) in packages]
+    used = {_origin(value) for module in modules for value in vars(module).values()}
+    ends = any("__del__" in vars(kind) for kind in kinds)
+    return bool(used & _CHECKED) and not used & _UNCHECKED and not ends
+
+
+def _origin(value: Any) -> str:
+    return value.__name__ if ismodule(value) else str(getattr(value, "__module__", ""))
+
+
+def send(service: Any, title: str, body: str, guard: AddressGuard) -> None:
+    """Send one message; raises what went wrong."""
+    if not guard.allow_private and not is_checkable(service):
+        raise AddressRefused(str(service.service_name), why=_UNCHECKABLE)
+    with observed(guard) as seen:
         done = service.notify(title=title, body=body)
     if not done:
         raise _failure(str(service.service_name), seen)
@@ -173,9 +205,18 @@ def _failure(name: str, seen: Seen) -> PenstockError:
     return WebhookRefusedError(said, received=seen.status)
 
 
+def _pieces(template: str) -> list[str]:
+    """Text, expression, text, expression … text. In linear time, whatever is left open."""
+    pieces, at = [], 0
+    while (begin := template.find("{{", at)) >= 0 and (end := template.find("}}", begin + 3)) >= 0:
+        pieces += [template[at:begin], template[begin + 2 : end]]
+        at = end + 2
+    return [*pieces, template[at:]]
+
+
 def _text(template: str) -> Callable[[Event], str]:
     """A function that fills the holes of a text."""
-    pieces = _HOLE.split(template)
+    pieces = _pieces(template)
     texts, expressions = pieces[::2], [Expression(hole.strip()) for hole in pieces[1::2]]
 
     def filled(event: Event) -> str:

@@ -1,4 +1,5 @@
-"""Sees what a library that keeps errors to itself is answered over HTTP, and keeps it away from private addresses."""
+"""Reads what a library that swallows errors is answered over HTTP, and keeps it away from addresses that are not
+allowed."""
 
 from __future__ import annotations
 
@@ -10,24 +11,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from penstock.act.webhook import retry_after
-from penstock.workflows.public_address import AddressRefusedError, check_literal, check_public
+from penstock.core.net.guard import AddressGuard, AddressRefused
 
 
 @dataclass(slots=True)
 class Seen:
-    """Of the requests of one call: what the last one that went wrong came to."""
+    """Of the requests of one call: the result of the last one that failed."""
 
-    allow_private: bool
+    guard: AddressGuard
     status: int | None = None
     retry_after: float | None = None
     error: str | None = None
     """Name of the exception, where there was no answer."""
-    refused: AddressRefusedError | None = None
-    proxy: str | None = None
-    """Host of the proxy that the machine's settings name: it resolves for us, wherever it is."""
+    refused: AddressRefused | None = None
 
 
 _seen: ContextVar[Seen | None] = ContextVar("seen", default=None)
@@ -36,10 +34,11 @@ _watching = False
 
 
 @contextmanager
-def observed(*, allow_private: bool) -> Iterator[Seen]:
-    """While this is entered, requests of the calling thread are looked at; those of others are not touched."""
+def observed(guard: AddressGuard) -> Iterator[Seen]:
+    """While this is entered, requests and look-ups of the calling thread are checked; those of others are not
+    touched."""
     _watch()
-    seen = Seen(allow_private)
+    seen = Seen(guard)
     token = _seen.set(seen)
     try:
         yield seen
@@ -48,25 +47,25 @@ def observed(*, allow_private: bool) -> Iterator[Seen]:
 
 
 def _watch() -> None:
-    """Put ourselves around the functions through which all requests go and all names are resolved, once per process."""
+    """Wrap the functions through which all requests go and all names are resolved, once per process."""
     global _watching  # noqa: PLW0603 - one process, one library
     with _lock:
         if _watching:
             return
         from requests import Session  # noqa: PLC0415 - only who notifies needs it
-        from requests.utils import select_proxy  # noqa: PLC0415 - the same
 
         plain = Session.send
         socket.getaddrinfo = _guarded(socket.getaddrinfo)
 
         @functools.wraps(plain)
         def send(session: Any, request: Any, **options: Any) -> Any:
+            """Also called for each redirect, so that its address is checked like the first one."""
             seen = _seen.get()
             if seen is None:
                 return plain(session, request, **options)
-            _check(seen, request.url)
-            through = select_proxy(request.url, options.get("proxies"))
-            seen.proxy = urlsplit(through).hostname if through else None
+            if not seen.guard.allow_private:
+                options["proxies"] = {}  # a proxy of the environment would resolve the name by itself
+                session.trust_env = False
             try:
                 answer = plain(session, request, **options)
             except Exception as error:
@@ -85,32 +84,17 @@ def _guarded(resolve: Callable[..., Any]) -> Callable[..., Any]:
     """The connection is made to the very addresses that are checked here; mail goes this way, too."""
 
     @functools.wraps(resolve)
-    def guarded(host: Any, *args: Any, **options: Any) -> Any:
-        found = resolve(host, *args, **options)
+    def guarded(host: Any, port: Any, *args: Any, **options: Any) -> Any:
+        found = resolve(host, port, *args, **options)
         seen = _seen.get()
-        if seen is None or seen.allow_private or host is None or host == seen.proxy:
+        if seen is None or host is None:
             return found
+        name = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)
         try:
-            for each in found:
-                check_public(str(host), str(each[4][0]))
-        except AddressRefusedError as error:
+            seen.guard.check_answer(name, None, [str(each[4][0]) for each in found])
+        except AddressRefused as error:
             seen.refused = error
             raise
         return found
 
     return guarded
-
-
-def _check(seen: Seen, url: str) -> None:
-    if seen.allow_private:
-        return
-    host = urlsplit(url).hostname or ""
-    try:
-        check_literal(host)
-        for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
-            check_public(host, str(found[4][0]))
-    except AddressRefusedError as error:
-        seen.refused = error
-        raise
-    except OSError as error:
-        seen.error = type(error).__name__  # the request itself fails of it, and says so

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator
 
 from penstock.config.model import Model
 from penstock.core.clock import SYSTEM
+from penstock.core.declarations import REFERABLE, Address, Needs
 from penstock.core.errors import ConfigError
 from penstock.core.event import Event
 from penstock.core.loading import did_you_mean
@@ -21,7 +22,7 @@ from penstock.tables.cursor import Place
 from penstock.tables.errors import ColumnError, TargetError
 from penstock.tables.expressions import Expressions
 from penstock.tables.processor import Processor, ProcessorSettings, Writer
-from penstock.tables.registry import resolve_processor
+from penstock.tables.registry import is_built_in, resolve_processor
 from penstock.tables.shape import Mode, Row, Shape, conversion, tells_apart
 from penstock.tables.staging import identity_of
 from penstock.tables.target import Connection, Target, parse_url
@@ -34,10 +35,13 @@ _ORIGIN: dict[str, Callable[[Event], Any]] = {
 }
 
 
+_NOT_BUILT_IN = Needs("import", "a processor that is not built in", lambda name: not is_built_in(name))
+
+
 class TopicSpec(Model):
     """What is done with the events of a topic."""
 
-    processor: str = Field(min_length=1)
+    processor: Annotated[str, _NOT_BUILT_IN] = Field(min_length=1)
     """Short name, WhereHows' class name, `package.module:Class` or `./file.py:Class`."""
     table: str = Field(min_length=1)
     """Table that its rows go to."""
@@ -46,7 +50,7 @@ class TopicSpec(Model):
 class ProcessorConfig(Model):
     """Keys of the `processor` action."""
 
-    url: str
+    url: Annotated[str, Address("database"), REFERABLE]
     """Database as a SQLAlchemy URL."""
     topics: dict[str, TopicSpec] = Field(min_length=1)
     """Topic to processor and table."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self, cast
+from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import Field
 
 from penstock.config.spec import Model
+from penstock.core.declarations import REFERABLE, Needs
 from penstock.core.loading import bind, load_object
 from penstock.core.plugin import Action, PipelineContext
 from penstock.core.plugin_config import parse_config
@@ -16,9 +17,9 @@ from penstock.core.plugin_config import parse_config
 class PythonConfig(Model):
     """Keys of the `python` action."""
 
-    callable: str
+    callable: Annotated[str, Needs("python", "a Python function")]
     """`module:function` or `file.py:function`; called as `f(event)` or `f(event, config)`, by its signature."""
-    config: dict[str, Any] = Field(default_factory=dict)
+    config: Annotated[dict[str, Any], REFERABLE] = Field(default_factory=dict)
     """Handed to the function as its second argument."""
 
 

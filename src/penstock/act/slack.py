@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import orjson
 from pydantic import Field, field_validator
@@ -10,6 +10,8 @@ from pydantic import Field, field_validator
 from penstock.act.chat import Chat, ChatConfig
 from penstock.act.entity_changes import Markup
 from penstock.act.webhook import WebhookAwayError, WebhookError, WebhookRefusedError
+from penstock.core.declarations import Address
+from penstock.core.net.url import parse_url
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import parse_config
 from penstock.core.secrets import Secret
@@ -33,7 +35,7 @@ class SlackConfig(ChatConfig):
     """Accepted for DataHub's sake: messages go out only, so there is nothing to verify."""
     default_channel: str = Field(min_length=1)
     """The channel's name or id."""
-    api_url: str = "https://slack.com/api/"
+    api_url: Annotated[str, Address("url")] = "https://slack.com/api/"
     """Slack's API."""
 
     @field_validator("bot_token")
@@ -46,8 +48,7 @@ class SlackConfig(ChatConfig):
     @field_validator("api_url")
     @classmethod
     def _address(cls, url: str) -> str:
-        if not url.startswith(("http://", "https://")):
-            raise ValueError("a URL like https://slack.com/api/ is wanted")
+        parse_url(url, allow_userinfo=True, example="https://slack.com/api/")
         return url
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from penstock.config.model import Model, ProblemAt
+from penstock.core.declarations import REFERABLE, Address
 from penstock.core.durations import Duration
 from penstock.core.event import Event
 from penstock.core.plugin import PipelineContext
@@ -40,7 +41,7 @@ class BatchSpec(Model):
 class TableConfig(Model):
     """Keys of the `table` action."""
 
-    url: str
+    url: Annotated[str, Address("database"), REFERABLE]
     """Database as a SQLAlchemy URL: `postgresql://user:password@host/name`, `mysql://…`, `sqlite:////path/file.db`."""
     table: str = Field(min_length=1)
     """Name of the table, `schema.name` where it is in a schema of its own."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import field_validator
 
 from penstock.act.chat import Chat, ChatConfig
 from penstock.act.entity_changes import Markup
+from penstock.core.declarations import Address
+from penstock.core.net.url import parse_url
 from penstock.core.plugin import PipelineContext
 from penstock.core.plugin_config import parse_config
 from penstock.core.secrets import Secret
@@ -23,14 +25,13 @@ def _plain(text: str) -> str:
 class TeamsConfig(ChatConfig):
     """Keys of the `teams` action."""
 
-    webhook_url: Secret
+    webhook_url: Annotated[Secret, Address("url")]
     """The channel's webhook, of a connector or of a workflow."""
 
     @field_validator("webhook_url")
     @classmethod
     def _address(cls, url: Secret) -> Secret:
-        if not url.reveal().startswith(("http://", "https://")):
-            raise ValueError("a URL that begins with https:// is wanted")
+        parse_url(url.reveal(), allow_userinfo=True, example="https://example.webhook.office.com/…")
         return url
 
 

@@ -6,21 +6,22 @@ import asyncio
 import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from aiohttp import ClientConnectionError, ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
-from aiohttp.resolver import ThreadedResolver
+from aiohttp import ClientConnectionError, ClientError, ClientResponse, ClientSession, ClientTimeout
 from pydantic import Field, field_validator
-from yarl import URL
 
 from penstock.config.spec import Model
+from penstock.core.declarations import PRIVATE, REFERABLE, Address
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, PenstockError, Terminal, Transient, Unavailable
 from penstock.core.event import Event, json_bytes
 from penstock.core.expression import Cel, Expression
+from penstock.core.net.async_http import guarded_connector
+from penstock.core.net.guard import AddressRefused, AllowPrivate, guard_of
+from penstock.core.net.url import parse_url
 from penstock.core.plugin import Action, PipelineContext
 from penstock.core.plugin_config import parse_config
-from penstock.workflows.public_address import AddressRefusedError, PublicResolver, check_literal, is_disguised
 
 _ANSWER = 65_536
 """Bytes of an answer that are read, so that its connection can be used again; a longer answer costs the connection."""
@@ -56,11 +57,11 @@ class WebhookAwayError(Unavailable):
 class WebhookConfig(Model):
     """Keys of the `webhook` action."""
 
-    url: str
+    url: Annotated[str, Address("url"), REFERABLE]
     """Where to send; http or https."""
     method: Literal["POST", "PUT", "PATCH", "DELETE"] = "POST"
     """HTTP method."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], REFERABLE] = Field(default_factory=dict)
     """Added to each request."""
     body: Literal["event", "envelope", "value"] | dict[str, Cel] = "event"
     """`event`: the value as JSON; `envelope`: type and meta, too; `value`: text, bytes as they are; or field to CEL."""
@@ -70,17 +71,14 @@ class WebhookConfig(Model):
     """Connections at most; how many events are sent side by side is `options.concurrency`."""
     fail_on: frozenset[int] = frozenset()
     """Statuses of 5xx or 429 that are the event's own fault: it fails, where the pipeline would wait for the server."""
-    allow_private: bool = False
-    """True: addresses of the local machine and of private networks may be called."""
+    allow_private: Annotated[AllowPrivate, PRIVATE] = False
+    """True: any address may be called, also of the local machine and of private networks. A list of networks and host
+    names: these as well as public ones."""
 
     @field_validator("url")
     @classmethod
     def _usable(cls, url: str) -> str:
-        parsed = URL(url)
-        if parsed.scheme not in {"http", "https"} or not parsed.host:
-            raise ValueError("a URL like https://example.org/hook is wanted")
-        if is_disguised(parsed.host):
-            raise ValueError("an address is written as four numbers: 192.0.2.1")
+        parse_url(url, allow_userinfo=True, example="https://example.org/hook")
         return url
 
     @field_validator("headers")
@@ -101,8 +99,13 @@ class Webhook(Action):
 
     def __init__(self, config: WebhookConfig) -> None:
         self._config = config
-        self._url = URL(config.url)
+        self._url = parse_url(config.url, allow_userinfo=True)
         self._host = self._url.host or ""
+        self._guard = guard_of(config.allow_private)
+        try:
+            self._guard.check_literal(self._url.raw_host or "")
+        except AddressRefused as error:
+            raise ConfigError(f"webhook: `url`: {error.message}", received=error.received, hint=error.hint) from None
         self._content = _content(config.body)
         self._own_type = any(name.lower() == "content-type" for name in config.headers)
         self._session: ClientSession | None = None
@@ -110,15 +113,7 @@ class Webhook(Action):
 
     @classmethod
     def create(cls, config: dict[str, Any], ctx: PipelineContext) -> Self:  # noqa: ARG003 - the contract's signature
-        parsed = parse_config(WebhookConfig, config, "webhook")
-        if not parsed.allow_private:
-            try:
-                check_literal(URL(parsed.url).host or "")
-            except AddressRefusedError as error:
-                raise ConfigError(
-                    f"webhook: `url`: {error.message}", received=error.received, hint=error.hint
-                ) from None
-        return cls(parsed)
+        return cls(parse_config(WebhookConfig, config, "webhook"))
 
     async def act(self, event: Event) -> None:
         body, kind = self._content(event)
@@ -147,12 +142,8 @@ class Webhook(Action):
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is not loop:
             config = self._config
-            connector = TCPConnector(
-                limit=config.concurrency,
-                resolver=ThreadedResolver() if config.allow_private else PublicResolver(),
-            )
             self._session = ClientSession(
-                connector=connector,
+                connector=guarded_connector(self._guard, config.concurrency),
                 timeout=ClientTimeout(total=config.timeout),
                 headers=config.headers,
                 auto_decompress=False,  # a small answer could unpack to a huge one

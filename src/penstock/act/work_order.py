@@ -7,13 +7,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 import orjson
 from pydantic import Field
 
 from penstock.config.model import Model
 from penstock.core.cipher import Cipher
+from penstock.core.declarations import FILE, REFERABLE, SECRET, Address
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.event import Event
@@ -66,7 +67,7 @@ class WorkOrderConfig(Model):
     """Id of the version that runs use; absent: the newest at the time."""
     names: dict[str, str] = Field(default_factory=dict)
     """What project, workflow and trigger are called."""
-    url: str = ""
+    url: Annotated[str, Address("database"), REFERABLE] = ""
     """The store."""
     accept: Accept = "object"
     """`object`: a value that is no JSON object is a dead letter. `any`: it is wrapped as `{"value": …}`."""
@@ -78,9 +79,9 @@ class WorkOrderConfig(Model):
     """Work orders of the trigger within a period; the project's own limits hold besides."""
     backlog: int | None = Field(default=_BACKLOG, ge=1)
     """Unfinished runs of the trigger at which it waits."""
-    alternate_storage: str | None = None
+    alternate_storage: Annotated[str | None, FILE] = None
     """Folder for copies of messages that cannot be stored."""
-    storage_secret: str | None = None
+    storage_secret: Annotated[str | None, SECRET] = None
     """Key under which the copies are encrypted; absent: they are plain text."""
     max_dataclip_bytes: Size = MAX_BODY
     """A larger message is a dead letter."""

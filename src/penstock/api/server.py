@@ -37,7 +37,7 @@ def make_app(health: Callable[[], Health], metrics: Callable[[], bytes]) -> Fast
         return Response(metrics(), media_type=CONTENT_TYPE_LATEST)
 
     @app.api_route("/health/live", methods=_LOOKS, include_in_schema=False)
-    def live() -> JSONResponse:
+    async def live() -> JSONResponse:  # on the event loop: it answers also while every thread of the pool is taken
         return JSONResponse({"live": True})
 
     @app.api_route("/health/ready", methods=_LOOKS, include_in_schema=False)

@@ -37,7 +37,6 @@ _MOST_MERGES = 20
 _MOST_MERGED = 1_000
 _MOST_OPEN = 200
 """Brackets: the parser's time grows with the square of their depth."""
-_TOO_MUCH = f"is too large or too deep: at most {_LONGEST:,} characters, {_MOST_MARKS:,} values, {_MOST_OPEN} deep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +108,32 @@ def read_documents(file: Path | str) -> Reading:
 
 def read_text(name: str, text: str) -> Reading:
     """Documents of a YAML (or JSON) text that is in no file; `name` stands where its file would."""
-    reading = Reading([], [Problem(file=name, line=1, message=_TOO_MUCH)]) if _is_too_much(text) else _yaml(name, text)
+    too_much = _too_much(text)
+    reading = Reading([], [Problem(file=name, line=1, message=too_much)]) if too_much else _yaml(name, text)
     if not reading.documents and not reading.problems:
         reading.problems.append(Problem(file=name, line=1, column=1, message="is empty"))
     return reading
 
 
-def _is_too_much(text: str) -> bool:
-    """Whether reading it would keep everybody else waiting."""
+def _too_much(text: str) -> str | None:
+    """Why reading it would keep everybody else waiting; None: it would not."""
+    if len(text) > _LONGEST:
+        return f"is too large: {len(text):,} characters, at most {_LONGEST:,} are taken"
+    merges, aliases = text.count("<<"), text.count("*")
     marks = sum(text.count(mark) for mark in ",:\n[{")
-    merges = text.count("<<")
-    if len(text) > _LONGEST or marks > _MOST_MARKS or merges > _MOST_MERGES:
-        return True
     open_now = accumulate(1 if found[0] in "[{" else -1 for found in _BRACKET.finditer(text))
-    return max(open_now, default=0) > _MOST_OPEN or (merges > 0 and text.count("*") > _MOST_MERGED)
+    counts = (
+        ("keys and values", marks, _MOST_MARKS),
+        ("merges (<<)", merges, _MOST_MERGES),
+        ("aliases (*) beside merges", aliases if merges else 0, _MOST_MERGED),
+        ("brackets within each other", max(open_now, default=0), _MOST_OPEN),
+    )
+    said = (
+        f"is too large: about {found:,} {what}, at most {most:,} are taken"
+        for what, found, most in counts
+        if found > most
+    )
+    return next(said, None)
 
 
 def _yaml(file: str, text: str) -> Reading:

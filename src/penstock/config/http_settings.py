@@ -107,10 +107,12 @@ class ApiSettings(Model):
     """What callers of the API may name in specs and requests. Nothing of it holds for pipeline files."""
 
     allow: list[Allowed] = Field(default_factory=list)
-    """What admins may use in specs: `python` and `import` (code), `command` (programs), `file` (files that are
-    written), `env` and `env-file` (variables and files that are read), `private` (addresses inside the house)."""
+    """What admins may use in specs: `python` (functions), `import` (types that are not built in), `command`
+    (programs), `file` (files that are written), `env` and `env-file` (variables and files that are read), `private`
+    (any address)."""
     networks: list[str] = Field(default_factory=list)
-    """Private networks and hosts that callers may name, such as 10.1.0.0/16 or kafka.internal."""
+    """Private networks and hosts that documents of callers may name and reach, such as 10.1.0.0/16 or kafka.internal;
+    without any, public addresses only."""
 
     @field_validator("allow", "networks", mode="before")
     @classmethod

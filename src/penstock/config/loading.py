@@ -15,9 +15,10 @@ from penstock.config.dialects.wherehows_job import Lookups
 from penstock.config.dialects.wherehows_loading import SUFFIXES as PROPERTIES_SUFFIXES
 from penstock.config.dialects.wherehows_loading import Found, is_wherehows, load_properties, load_wherehows
 from penstock.config.documents import Document, as_yaml_1_1, read_documents
-from penstock.config.expansion import expand_document
+from penstock.config.expansion import Expanded, expand_document
 from penstock.config.problems import InvalidConfigError, Problem
 from penstock.config.problems import Path as KeyPath
+from penstock.config.references import References
 from penstock.config.remote import is_url, suffix_of
 from penstock.config.source import MANAGED_PROPERTIES
 from penstock.config.spec import PipelineSpec
@@ -25,6 +26,7 @@ from penstock.config.translation import problems_of
 from penstock.config.workflow import WorkflowSpec
 from penstock.config.workflow_loading import KIND as WORKFLOW
 from penstock.config.workflow_loading import is_workflow, load_workflow
+from penstock.core.secrets import find_secrets
 
 _SUFFIXES = (".yml", ".yaml", ".json", ".toml", *PROPERTIES_SUFFIXES)
 _IN_FOLDERS = (".yml", ".yaml", ".job")
@@ -82,11 +84,17 @@ def load(
     return loaded
 
 
-def load_document(document: Document, environ: MutableMapping[str, str]) -> Loaded:
-    """Load one document that was read already, as those that come over the network are."""
+def load_document(
+    document: Document, environ: MutableMapping[str, str] | None, references: References | None = None
+) -> Loaded:
+    """Load one document that was read already, as those that come over the network are.
+
+    Without `environ` nothing is expanded. `references` are put in place after the expansion, so that what a secret says
+    is never expanded.
+    """
     loaded = Loaded()
     try:
-        _load_document(document, environ, loaded)
+        _load_document(document, environ, loaded, references)
     except InvalidConfigError as error:
         loaded.problems += error.problems
     return loaded
@@ -188,7 +196,9 @@ def _add_workflow(document: Document, environ: MutableMapping[str, str], loaded:
     loaded.warnings += found.warnings
 
 
-def _load_document(document: Document, environ: MutableMapping[str, str], loaded: Loaded) -> None:
+def _load_document(
+    document: Document, environ: MutableMapping[str, str] | None, loaded: Loaded, references: References | None = None
+) -> None:
     data = document.data
     if not isinstance(data, dict):
         raise InvalidConfigError([document.problem((), "a map with name, source and action is wanted at the top")])
@@ -199,7 +209,8 @@ def _load_document(document: Document, environ: MutableMapping[str, str], loaded
         name = data.get("name")
         loaded.warnings.append(document.problem(("enabled",), f"pipeline {name!r} is disabled and was skipped"))
         return
-    spec, warnings = _build(document, {key: item for key, item in data.items() if key != "kind"}, environ)
+    written = {key: item for key, item in data.items() if key != "kind"}
+    spec, warnings = _build(document, written, environ, references)
     loaded.warnings += warnings
     _add(spec, document, loaded)
 
@@ -216,20 +227,32 @@ def _refuse_other_kinds(document: Document) -> None:
         )
 
 
-def _enabled(document: Document, data: dict[str, Any], environ: MutableMapping[str, str]) -> bool:
+def _enabled(document: Document, data: dict[str, Any], environ: MutableMapping[str, str] | None) -> bool:
     # Looked at before the rest: a disabled file may refer to variables that are not set.
-    expanded = expand_document(document, {"enabled": data.get("enabled", True)}, environ)
+    expanded = _expanded(document, {"enabled": data.get("enabled", True)}, environ)
     try:
         return _BOOL.validate_python(expanded.data["enabled"])
     except ValidationError:
         return True  # the full validation says what is wrong
 
 
+def _expanded(document: Document, data: Any, environ: MutableMapping[str, str] | None) -> Expanded:
+    return Expanded(data, find_secrets(data)) if environ is None else expand_document(document, data, environ)
+
+
 def _build(
-    document: Document, data: dict[str, Any], environ: MutableMapping[str, str]
+    document: Document,
+    data: dict[str, Any],
+    environ: MutableMapping[str, str] | None,
+    references: References | None = None,
 ) -> tuple[PipelineSpec, list[Problem]]:
-    expanded = expand_document(document, data, environ)
-    compiled = compile_datahub(expanded.data, environ) if is_datahub(expanded.data) else Compiled(expanded.data)
+    expanded = _expanded(document, data, environ)
+    if references is not None:
+        expanded.data = references.put(expanded.data)
+        expanded.secrets |= references.used
+    compiled = Compiled(expanded.data)
+    if is_datahub(expanded.data):
+        compiled = compile_datahub(expanded.data, environ or {}, files=references is None)
     problems = list(expanded.problems)
     if compiled.error is not None:
         problems += problems_of(compiled.error, LegacyFilter, document, expanded.secrets, under=("filter",))

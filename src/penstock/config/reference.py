@@ -15,9 +15,9 @@ from penstock.config.dialects.datahub import LegacyFilter
 from penstock.config.dialects.wherehows_file import WhereHowsFile
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
-from penstock.config.translation import model_in
 from penstock.config.trigger_model import KafkaConfiguration
 from penstock.config.workflow import WorkflowSpec
+from penstock.core.declarations import model_in
 
 PAGE = Path("docs/reference/configuration.md")
 

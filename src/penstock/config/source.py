@@ -23,7 +23,10 @@ from pydantic import (
 from penstock.config.model import Model, ProblemAt
 from penstock.config.wire import WireSpec
 from penstock.core.clock import parse_time
+from penstock.core.declarations import PRIVATE, Address, Needs, Plain, Properties
 from penstock.core.durations import Duration
+from penstock.core.net.guard import AllowPrivate
+from penstock.core.pattern import Pattern
 from penstock.core.secrets import mask_url
 
 Format = Literal["json", "avro", "text", "raw", "datahub", "wherehows"]
@@ -99,15 +102,18 @@ def check_topic(topic: str) -> str:
 class ConnectionSpec(Model):
     """Where the Kafka cluster and its schema registry are, and how to be let in."""
 
-    bootstrap: str = "localhost:9092"
+    bootstrap: Annotated[str, Address("brokers")] = "localhost:9092"
     """Comma list of `host[:port]`."""
-    schema_registry_url: str | None = None
+    schema_registry_url: Annotated[str | None, Address("urls")] = None
     """Registry base URL; several, separated by commas, are tried in turn."""
-    schema_registry_config: dict[str, Any] = Field(default_factory=dict)
+    schema_registry_config: Annotated[dict[str, Any], Properties("registry")] = Field(default_factory=dict)
     """Registry client settings, for instance `basic.auth.user.info` or `ssl.ca.location`."""
+    allow_private: Annotated[AllowPrivate, PRIVATE] = True
+    """False: the registry is contacted at public addresses only; a list of networks and host names opens these as well.
+    The instance sets it for documents that come from its store."""
     client_timeout_seconds: int = 60
     """Accepted for DataHub's sake; not used."""
-    consumer_config: dict[str, Any] = Field(default_factory=dict)
+    consumer_config: Annotated[dict[str, Any], Properties("kafka")] = Field(default_factory=dict)
     """Kafka client properties by librdkafka's or Java's names; those for commits, assignor, static membership drop."""
 
     @field_validator("bootstrap")
@@ -202,10 +208,7 @@ class KafkaSourceConfig(Model):
             return None
         if not pattern.startswith("^"):
             raise ValueError(f"a regular expression beginning with ^ is wanted, not {pattern!r}")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        Pattern(pattern)
         return pattern
 
     @model_validator(mode="after")
@@ -266,8 +269,8 @@ class KafkaSourceConfig(Model):
     def subscribed(self, topics: Iterable[str]) -> list[str]:
         """Those of these topics that a consumer gets to read."""
         if self.topic_pattern:
-            pattern = re.compile(self.topic_pattern)
-            return [name for name in topics if pattern.match(name)]
+            pattern = Pattern(self.topic_pattern)
+            return [name for name in topics if pattern.matches(name)]
         wanted = set(self.subscription)
         return [name for name in topics if name in wanted]
 
@@ -286,6 +289,10 @@ class ForeignSourceConfig(KafkaSourceConfig):
     """The keys of another source than Kafka, as only it knows them. To the rest of Penstock it is a source without
     topics, group and log."""
 
+    connection: Annotated[ConnectionSpec, Plain("not used: the source has keys of its own")] = Field(
+        default_factory=ConnectionSpec
+    )
+    """Not used."""
     own: dict[str, Any] = Field(default_factory=dict)
     """As written."""
 
@@ -309,10 +316,17 @@ def _foreign_is_done(config: Any, check: ValidatorFunctionWrapHandler) -> Any:
     return config if isinstance(config, ForeignSourceConfig) else check(config)
 
 
+def is_foreign_type(written: object) -> bool:
+    """Whether a `source.type` names another source than Kafka."""
+    return isinstance(written, str) and written not in ("", "kafka")
+
+
 class SourceSpec(Model):
     """Where events come from."""
 
-    type: str = Field(default="kafka", min_length=1)
+    type: Annotated[str, Needs("import", "a source that a package brings", is_foreign_type)] = Field(
+        default="kafka", min_length=1
+    )
     """`kafka`; or a source written for DataHub: its registered name, `package.module:Class`, or `./file.py:Class`."""
     config: Annotated[SerializeAsAny[KafkaSourceConfig], WrapValidator(_foreign_is_done)] = Field(
         default_factory=KafkaSourceConfig
@@ -334,8 +348,3 @@ class SourceSpec(Model):
     def is_foreign(self) -> bool:
         """Whether events come from another source than Kafka."""
         return isinstance(self.config, ForeignSourceConfig)
-
-
-def is_foreign_type(written: object) -> bool:
-    """Whether a `source.type` names another source than Kafka."""
-    return isinstance(written, str) and written not in ("", "kafka")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import orjson
 from pydantic import Field, PrivateAttr, field_validator, model_validator
@@ -14,8 +14,9 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from penstock.config.model import Model, ProblemAt
 from penstock.config.remote import is_url
 from penstock.config.source import ConnectionSpec, Format, KafkaSourceConfig, SourceSpec, StartPosition, check_topic
+from penstock.core.declarations import FILE, REFERABLE, SECRET, Address, Keys, Needs, Plugins
 from penstock.core.durations import Duration, Rate
-from penstock.core.secrets import find_secrets, masked
+from penstock.core.secrets import Scrubber, find_secrets, masked
 from penstock.core.sizes import Size
 
 __all__ = [
@@ -60,6 +61,17 @@ DATAHUB_KEYS = frozenset(
     }
 )
 """Keys of the `datahub` block."""
+_DATAHUB = Keys(
+    {
+        "auth": (Needs("import", "a way to log in that a package brings"),),
+        "ca_certificate_path": (FILE,),
+        "client_certificate_path": (FILE,),
+        "client_key_path": (FILE,),
+        "extra_headers": (REFERABLE,),
+        "server": (Address("url"), REFERABLE),
+        "token": (SECRET,),
+    }
+)
 
 _EXCEPTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _LONGEST = 86_400.0
@@ -131,7 +143,7 @@ class DeadLetterSpec(Model):
 
     topic: str | None = None
     """Also produce dead letters to this topic."""
-    file: str | None = None
+    file: Annotated[str | None, FILE] = None
     """Also append dead letters to this JSON-lines file; a relative path starts at the pipeline file's folder."""
     rotate: Size = 100_000_000
     """A file that would grow beyond this is renamed to `file.1`, `file.2`, … (the highest is the newest)."""
@@ -195,7 +207,7 @@ class OptionsSpec(Model):
     """Window limits."""
     retry_count: int | None = Field(default=None, ge=0)
     """DataHub: retries after the first attempt."""
-    failed_events_dir: str | None = None
+    failed_events_dir: Annotated[str | None, FILE] = None
     """DataHub: folder of `failed_events.log` files."""
 
     @field_validator("failure_mode", mode="before")
@@ -238,15 +250,15 @@ class PipelineSpec(Model):
     """False: the pipeline is not started."""
     source: SourceSpec
     """Where events come from."""
-    filters: list[StepSpec] = Field(default_factory=list)
+    filters: Annotated[list[StepSpec], Plugins("filter")] = Field(default_factory=list)
     """All must let an event pass."""
-    transform: list[StepSpec] = Field(default_factory=list)
+    transform: Annotated[list[StepSpec], Plugins("transform")] = Field(default_factory=list)
     """Applied in order."""
-    action: StepSpec
+    action: Annotated[StepSpec, Plugins("action")]
     """What is done with each event."""
     options: OptionsSpec = Field(default_factory=OptionsSpec)
     """How the pipeline runs."""
-    datahub: dict[str, Any] | None = None
+    datahub: Annotated[dict[str, Any] | None, _DATAHUB] = None
     """DataHub: client of the catalogue, given to plug-ins as `ctx.graph`."""
 
     _origin: str | None = PrivateAttr(default=None)
@@ -343,6 +355,15 @@ class PipelineSpec(Model):
         return hashlib.sha256(content).hexdigest()[:12]
 
     def shown(self) -> dict[str, Any]:
-        """The spec as plain data with its secrets masked."""
-        shown: dict[str, Any] = masked(self.model_dump(mode="json", exclude_none=True))
+        """The spec as plain data with its secrets masked, also where a reference has put one under a harmless name."""
+        scrub = Scrubber(self.secrets).scrub
+        shown: dict[str, Any] = _scrubbed(masked(self.model_dump(mode="json", exclude_none=True)), scrub)
         return shown
+
+
+def _scrubbed(value: Any, scrub: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _scrubbed(item, scrub) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_scrubbed(item, scrub) for item in value]
+    return scrub(value) if isinstance(value, str) else value

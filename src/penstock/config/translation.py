@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from penstock.config.documents import Document
 from penstock.config.model import ProblemAt
 from penstock.config.problems import Path, Problem, did_you_mean, dotted
+from penstock.core.declarations import model_in
 from penstock.core.secrets import MASK, Scrubber, is_secret_key, masked
 
 _WANTED = {
@@ -145,10 +146,3 @@ def model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
         info = model.model_fields.get(part) if isinstance(part, str) else None
         model = (model_in(info.annotation) if info else None) or model
     return model
-
-
-def model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model that an annotation names, if it names one."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := model_in(arg))), None)

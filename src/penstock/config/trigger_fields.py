@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from penstock.config.problems import did_you_mean
 from penstock.config.source import check_topic
+from penstock.core.pattern import Pattern
 
 SASL_MECHANISMS: Final = {"plain": "PLAIN", "scram_sha_256": "SCRAM-SHA-256", "scram_sha_512": "SCRAM-SHA-512"}
 """Lightning's words, and Kafka's."""
@@ -141,9 +142,9 @@ def _cast_pattern(value: Any) -> str | None:
     if text is None:
         return None
     try:
-        re.compile(text)
-    except re.error as error:
-        raise CastError(f"{text!r} is no regular expression: {error}") from None
+        Pattern(text)
+    except ValueError as error:
+        raise CastError(str(error)) from None
     if not text.startswith("^"):
         raise CastError(f"a regular expression beginning with ^ is wanted, not {text!r}")
     return text

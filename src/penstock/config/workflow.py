@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from penstock.config.model import Model, ProblemAt
 from penstock.config.source import Start
 from penstock.config.trigger import FIELDS
+from penstock.core.declarations import REFERABLE, SECRET, Address, Needs
 from penstock.core.durations import Duration, Rate
 
 STEP_KINDS: Final = ("python", "command", "http", "action")
@@ -55,7 +56,7 @@ class ProjectSpec(Model):
     """Days after which work orders are deleted; absent: never."""
     dataclip_retention: int | None = Field(default=None, ge=1)
     """Days after which inputs and outputs are wiped; absent: never."""
-    notify: list[str] | None = None
+    notify: Annotated[list[str] | None, Address("notification"), SECRET] = None
     """Addresses (apprise) that are told of failures."""
     members: dict[str, Literal["owner", "admin", "editor", "viewer"]] | None = None
     """E-mail addresses and roles; owners and admins get mails about failures."""
@@ -117,12 +118,12 @@ class WorkflowStep(Model):
 
     name: Name
     """Unique within the workflow."""
-    python: str | None = None
+    python: Annotated[str | None, Needs("python", "a Python function")] = None
     """A function, as `module:function` or `./file.py:function`; called with the state, and with `config` if it takes
     two arguments. What it returns is the next state."""
-    command: list[str] | None = Field(default=None, min_length=1)
+    command: Annotated[list[str] | None, Needs("command", "a program")] = Field(default=None, min_length=1)
     """A program and its arguments; the state is its standard input, a JSON object on standard output the next state."""
-    http: str | dict[str, str] | None = None
+    http: Annotated[str | dict[str, str] | None, Address("url"), REFERABLE] = None
     """Address of a request, or the reference of a secret one; the answer is put into the state as `response`."""
     action: str | None = None
     """A registered action, given the state as its event."""

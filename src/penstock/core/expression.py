@@ -10,7 +10,7 @@ import datetime as dt
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import cel
 from cel.stdlib import STDLIB_FUNCTIONS
@@ -28,6 +28,9 @@ _NATIVE = frozenset(
 )
 """Functions of the evaluator itself; its library's run in Python and are handed in where a program names them."""
 _NAMESPACES = frozenset(name.partition(".")[0] for name in STDLIB_FUNCTIONS if "." in name) | {"optional"}
+MAX_LENGTH: Final = 10_000
+MAX_OPERATORS: Final = 500
+_OPERATOR = re.compile(r"[.\[({?+\-*/%!<>=&|]|\bin\b")
 _BOUND = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
 _LITERAL = re.compile(r"""[rb]*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""", re.IGNORECASE)
 
@@ -88,10 +91,7 @@ class Expression:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        try:
-            program = cel.compile(source)
-        except ValueError as error:
-            raise ConfigError(f"`{source}` is not a CEL expression: {_reason(error)}", received=source) from None
+        program = _compiled(source)
         names = program.variables()
         _refuse_unknown(source, names, sorted(_VARIABLES), "an event's fields are read as event.{name}")
         self._functions = _functions(source, program.functions(), names)
@@ -131,10 +131,7 @@ class StateExpression:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        try:
-            program = cel.compile(source)
-        except ValueError as error:
-            raise ConfigError(f"`{source}` is not a CEL expression: {_reason(error)}", received=source) from None
+        program = _compiled(source)
         names = program.variables()
         _refuse_unknown(source, names, ["state"], "fields of the state are read as state.{name}")
         self._functions = _functions(source, program.functions(), names)
@@ -148,6 +145,25 @@ class StateExpression:
             raise ExpressionError(
                 f"`{self.source}`: {reason}", received=self.source, hint="has(…) asks whether a field is there"
             ) from None
+
+
+def _compiled(source: str) -> Any:
+    """The program; `ConfigError` where it is none. Every caller of the compiler goes through here.
+
+    The compiler recurses in native code: a chain of some 10,000 operators overflows the stack and ends the process.
+    Operators are counted in texts and comments too, because telling these apart takes the compiler itself."""
+    operators = len(_OPERATOR.findall(source)) if len(source) <= MAX_LENGTH else 0
+    if len(source) > MAX_LENGTH or operators > MAX_OPERATORS:
+        raise ConfigError(
+            f"the expression `{source[:40]}…` is too long",
+            received=f"{len(source):,} characters" + (f", {operators:,} operators" if operators else ""),
+            allowed=f"up to {MAX_LENGTH:,} characters and {MAX_OPERATORS} operators, dots and brackets",
+            hint="split it into several steps, or use a `python` transform",
+        )
+    try:
+        return cel.compile(source)
+    except ValueError as error:
+        raise ConfigError(f"`{source}` is not a CEL expression: {_reason(error)}", received=source) from None
 
 
 def _event_fields(source: str) -> Tree | None:

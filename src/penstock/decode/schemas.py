@@ -11,6 +11,7 @@ import orjson
 
 from penstock.config.spec import KafkaSourceConfig
 from penstock.core.errors import ConfigError, DecodeError, Unavailable
+from penstock.core.net.guard import guard_of
 from penstock.core.plugin import PipelineContext
 from penstock.decode.framing import HEADER, first_bytes
 from penstock.kafka.registry.client import Registry, RegistrySchema, UnknownSchema
@@ -63,7 +64,10 @@ class Schemas:
 
     @classmethod
     def of(cls, source: KafkaSourceConfig, ctx: PipelineContext) -> Self:
-        return cls(Registry(registry_url(source, ctx), source.connection.schema_registry_config), source.schema_grace)
+        connection = source.connection
+        guard = guard_of(connection.allow_private)
+        registry = Registry(registry_url(source, ctx), connection.schema_registry_config, guard=guard)
+        return cls(registry, source.schema_grace)
 
     def find(self, schema_id: SchemaId, unusable: Unusable) -> Any:  # noqa: PLR0911 - one answer after the other
         """The parsed schema, or an error: `Unavailable` while its records have to wait for it, else the one that they

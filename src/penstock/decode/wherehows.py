@@ -13,6 +13,7 @@ from penstock.config.spec import KafkaSourceConfig
 from penstock.config.wire import IdType, RegistryDialect, WireSpec
 from penstock.core.errors import DecodeError
 from penstock.core.event import Event, RecordLike
+from penstock.core.net.guard import guard_of
 from penstock.core.plugin import Decoder, PipelineContext
 from penstock.decode.framing import MAGIC, first_bytes
 from penstock.decode.schemas import Schemas, Unusable, read_value, registry_url
@@ -69,7 +70,8 @@ class WhereHowsDecoder(Decoder):
         urls = registry_url(source, ctx)
 
         def schemas(dialect: RegistryDialect) -> Schemas:
-            registry = DialectRegistry(urls, dialect, source.connection.schema_registry_config)
+            guard = guard_of(source.connection.allow_private)
+            registry = DialectRegistry(urls, dialect, source.connection.schema_registry_config, guard=guard)
             return Schemas(registry, source.schema_grace, most=wire.max_schemas, negative=_NEGATIVE)
 
         return cls(wire, schemas)

@@ -89,8 +89,10 @@ class KafkaClientConfig:
         return settings
 
     def check(self) -> None:
-        """Validate names and values by librdkafka. Waits for no connection and requests no token."""
+        """Validate names and values by librdkafka. Its client gets no addresses, so it connects to nothing and starts
+        no thread per broker; it requests no token."""
         settings = self.consumer({"group.id": "penstock-check", "log_level": 0})
+        del settings["bootstrap.servers"]
         if "oauth_cb" in settings:
             settings["oauth_cb"] = lambda _: ("unused", time.time() + 3600)
         try:

@@ -31,12 +31,6 @@ def addresses(bootstrap: str) -> list[Address]:
     return found
 
 
-def resolve(address: Address) -> list[str]:
-    """IP addresses of the name; raises `OSError`."""
-    answers = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
-
-
 def connect(address: Address, timeout: float, pinned: Sequence[str] = ()) -> None:
     """Open and close a connection, to the pinned IP addresses only where there are any; raises `OSError`."""
     _opened(address, timeout, pinned).close()

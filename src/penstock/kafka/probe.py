@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from penstock.config.spec import KafkaSourceConfig, PipelineSpec
 from penstock.config.wire import RegistryDialect, WireSpec
 from penstock.core.errors import PenstockError
+from penstock.core.net.guard import UNGUARDED, AddressGuard
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.errors import AuthenticationFailed, NotAuthorized
-from penstock.kafka.network_probe import Address, addresses, connect, handshake, resolve
+from penstock.kafka.network_probe import Address, addresses, connect, handshake
 from penstock.kafka.registry.client import Registry
 from penstock.kafka.registry.dialects import DialectRegistry
 
@@ -40,14 +40,12 @@ class Finding:
 
 
 _Work = Callable[[], str]
-Guard = Callable[[str, int | None], list[str]]
-"""The IP addresses at which a host (and port) may be reached; raises `PenstockError` where it may not."""
 
 
-def probe(spec: PipelineSpec, timeout: float = 5.0, guard: Guard | None = None) -> Iterator[Finding]:
+def probe(spec: PipelineSpec, timeout: float = 5.0, guard: AddressGuard = UNGUARDED) -> Iterator[Finding]:
     """Every step in the order of its dependence; nothing is changed on the cluster, and no group is joined.
 
-    With a `guard`, only addresses that it allows are connected to, advertised ones included."""
+    Only addresses that the guard allows are connected to, advertised ones included."""
     source = spec.source.config
     if spec.source.is_foreign:
         yield Finding("config", f"source {spec.source.type}", None, "a source of its own is not touched")
@@ -92,7 +90,7 @@ def _is_secured(properties: dict[str, str]) -> bool:
 
 
 def _network(
-    config: KafkaClientConfig, timeout: float, guard: Guard | None, pins: dict[Address, list[str]]
+    config: KafkaClientConfig, timeout: float, guard: AddressGuard, pins: dict[Address, list[str]]
 ) -> Generator[Finding, None, bool]:
     properties = dict(config.properties)
     reached = False
@@ -108,12 +106,10 @@ def _network(
 
 
 def _address(
-    address: Address, properties: dict[str, str] | None, timeout: float, guard: Guard | None, pins: list[str]
+    address: Address, properties: dict[str, str] | None, timeout: float, guard: AddressGuard, pins: list[str]
 ) -> Iterator[Finding]:
     def resolved() -> str:
-        if guard is None:
-            return ", ".join(resolve(address))
-        pins.extend(guard(address.host, address.port))
+        pins.extend(guard.addresses(address.host, address.port))
         return ", ".join(pins)
 
     steps: list[tuple[Step, _Work]] = [("dns", resolved), ("tcp", lambda: _connected(address, timeout, pins))]
@@ -134,7 +130,7 @@ def _connected(address: Address, timeout: float, pins: list[str]) -> str:
     return "the port answers"
 
 
-def _cluster(spec: PipelineSpec, config: KafkaClientConfig, timeout: float, guard: Guard | None) -> Iterator[Finding]:
+def _cluster(spec: PipelineSpec, config: KafkaClientConfig, timeout: float, guard: AddressGuard) -> Iterator[Finding]:
     sasl = dict(config.properties).get("security.protocol", "").lower().startswith("sasl")
     begin = time.monotonic()
     view = ClusterView(config, timeout)
@@ -157,7 +153,7 @@ def _cluster(spec: PipelineSpec, config: KafkaClientConfig, timeout: float, guar
     known = set(addresses(spec.source.config.connection.bootstrap))
     named = [_advertised(Address(host, port), timeout, guard) for host, port in brokers if (host, port) not in known]
     yield from named
-    if guard is not None and any(finding.ok is False for finding in named):
+    if not guard.allow_private and any(finding.ok is False for finding in named):
         # The client would go to any of them by itself.
         yield from _skipped(spec, "a broker names an address that cannot be used", past=("metadata",))
         return
@@ -165,11 +161,11 @@ def _cluster(spec: PipelineSpec, config: KafkaClientConfig, timeout: float, guar
     yield _group(spec, view)
 
 
-def _advertised(address: Address, timeout: float, guard: Guard | None) -> Finding:
+def _advertised(address: Address, timeout: float, guard: AddressGuard) -> Finding:
     hint = "the broker names this address to its clients (advertised.listeners); it must be reachable from here"
 
     def reached() -> str:
-        return _connected(address, timeout, guard(address.host, address.port) if guard else [])
+        return _connected(address, timeout, guard.addresses(address.host, address.port))
 
     return _tried("advertised", str(address), reached, hint)
 
@@ -177,7 +173,7 @@ def _advertised(address: Address, timeout: float, guard: Guard | None) -> Findin
 def _topics(spec: PipelineSpec, view: ClusterView, known: dict[str, int]) -> Iterator[Finding]:
     pattern = spec.source.config.topic_pattern
     if pattern:
-        matching = [name for name in known if re.search(pattern, name)]
+        matching = spec.source.config.subscribed(known)
         detail = (
             f"{len(matching)} topics match now: {', '.join(sorted(matching)[:10])}" if matching else "none matches yet"
         )
@@ -212,10 +208,9 @@ def _group_rights(view: ClusterView, name: str) -> str:
     return f"may join; state {group.state}, {len(group.members)} members"
 
 
-def _registry(url: str, config: dict[str, Any], timeout: float, guard: Guard | None) -> Finding:
+def _registry(url: str, config: dict[str, Any], timeout: float, guard: AddressGuard) -> Finding:
     def asked() -> str:
-        _check_hosts(url, guard)
-        registry = Registry(url, config, timeout)
+        registry = Registry(url, config, timeout, guard)
         try:
             return f"{registry.check()} subjects"
         finally:
@@ -224,21 +219,13 @@ def _registry(url: str, config: dict[str, Any], timeout: float, guard: Guard | N
     return _tried("registry", _shown(url), asked)
 
 
-def _check_hosts(urls: str, guard: Guard | None) -> None:
-    for url in urls.split(","):
-        host = urlsplit(url.strip()).hostname
-        if guard is not None and host:
-            guard(host, None)
-
-
-def _dialects(source: KafkaSourceConfig, timeout: float, guard: Guard | None) -> Iterator[Finding]:
+def _dialects(source: KafkaSourceConfig, timeout: float, guard: AddressGuard) -> Iterator[Finding]:
     wire, connection = source.wherehows or WireSpec(), source.connection
     url = connection.schema_registry_url or ""
     for dialect in dict.fromkeys(wire.of(topic)[1] for topic in source.topics or ()):
 
         def asked(dialect: RegistryDialect = dialect) -> str:
-            _check_hosts(url, guard)
-            return DialectRegistry(url, dialect, connection.schema_registry_config, timeout).check()
+            return DialectRegistry(url, dialect, connection.schema_registry_config, timeout, guard).check()
 
         yield _tried("registry", _shown(url), asked)
 

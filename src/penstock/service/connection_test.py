@@ -14,6 +14,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.deadline import Deadline
 from penstock.core.errors import PenstockError
 from penstock.core.event import RecordLike
+from penstock.core.net.guard import AddressGuard, AddressRefused
 from penstock.core.secrets import Scrubber
 from penstock.kafka.admin import ClusterView
 from penstock.kafka.client import KafkaClientConfig
@@ -21,10 +22,8 @@ from penstock.kafka.network_probe import addresses
 from penstock.kafka.probe import Finding, Step, probe
 from penstock.service.masking import Masking
 from penstock.service.operations.models import View
-from penstock.service.outbound import Outbound
 from penstock.service.topic_browser import browse
 from penstock.workflows.message import InvalidData, MessageReader
-from penstock.workflows.public_address import AddressRefusedError
 
 _NOT_USED: Final[dict[Step, str]] = {
     "tls": "not used: ssl is off",
@@ -81,15 +80,14 @@ class MessagePreview(View):
     masked: bool = False
 
 
-def try_connection(spec: PipelineSpec, outbound: Outbound | None, timeout: float) -> ConnectionReport:
-    """Every step, also those that are not used, in the order of their dependence; without `outbound`, wherever the
-    cluster is."""
+def try_connection(spec: PipelineSpec, guard: AddressGuard, timeout: float) -> ConnectionReport:
+    """Every step, also those that are not used, in the order of their dependence. Addresses that brokers advertise are
+    checked as those that are typed."""
     scrub = Scrubber(spec.secrets).scrub
-    outbound = _unless_known(spec, outbound)
     # Asked before there is a client: making one may already connect.
-    found = list(_refused(spec, outbound)) if outbound else []
+    found = list(_refused(spec, guard))
     if not found:
-        findings = probe(spec, timeout, outbound.check if outbound else None)
+        findings = probe(spec, timeout, guard)
         found = [_report(finding, scrub) for finding in findings]
     tried = {report.step for report in found}
     bootstrap = spec.source.config.connection.bootstrap
@@ -103,14 +101,13 @@ def try_connection(spec: PipelineSpec, outbound: Outbound | None, timeout: float
 
 
 def preview_messages(
-    spec: PipelineSpec, outbound: Outbound | None, masking: Masking, last: int, *, skips: bool
+    spec: PipelineSpec, guard: AddressGuard, masking: Masking, last: int, *, skips: bool
 ) -> list[MessagePreview]:
     """The last messages of the topics, newest first, as the trigger would take them in; `skips`: tombstones are left
     out."""
     source = spec.source.config
-    outbound = _unless_known(spec, outbound)
-    if outbound:
-        _check_cluster(spec, outbound)
+    if not guard.allow_private:
+        _check_cluster(spec, guard)
     cluster = ClusterView(KafkaClientConfig.of(source.connection), _SECONDS)
     topics = source.subscribed(list(cluster.topics())) if source.topic_pattern else list(source.subscription)
     config = spec.action.config
@@ -125,29 +122,24 @@ def preview_messages(
     return sorted(found, key=lambda each: (each.timestamp or 0, each.offset), reverse=True)[:last]
 
 
-def _check_cluster(spec: PipelineSpec, outbound: Outbound) -> None:
+def _check_cluster(spec: PipelineSpec, guard: AddressGuard) -> None:
     """Raise where the cluster, or a broker that it names, is none that callers may name."""
     connection = spec.source.config.connection
     known = addresses(connection.bootstrap)
     for address in known:
-        outbound.check(address.host, address.port)
+        guard.check_host(address.host, address.port)
     for host, port in ClusterView(KafkaClientConfig.of(connection), _SECONDS).brokers():
         if (host, port) not in known:
-            outbound.check(host, port)
+            guard.check_host(host, port)
 
 
-def _unless_known(spec: PipelineSpec, outbound: Outbound | None) -> Outbound | None:
-    known = outbound is not None and outbound.knows(spec.source.config.connection.bootstrap)
-    return None if known else outbound
-
-
-def _refused(spec: PipelineSpec, outbound: Outbound) -> Iterator[StepReport]:
+def _refused(spec: PipelineSpec, guard: AddressGuard) -> Iterator[StepReport]:
     source = spec.source.config
-    refused: list[tuple[str, AddressRefusedError]] = []
+    refused: list[tuple[str, AddressRefused]] = []
     for address in addresses(source.connection.bootstrap):
         try:
-            outbound.check(address.host, address.port)
-        except AddressRefusedError as error:
+            guard.check_host(address.host, address.port)
+        except AddressRefused as error:
             refused.append((str(address), error))
         except PenstockError:
             continue  # without an address there is nothing to refuse; the step itself says so

@@ -13,7 +13,8 @@ from penstock.config.loading import Loaded
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import PenstockError
-from penstock.service.outbound import Outbound
+from penstock.pipeline.policy import with_networks
+from penstock.service.outbound import caller_guard
 from penstock.service.refusals import Limits
 from penstock.service.submitted import Submitted, check_submitted
 from penstock.store import ManagedRow, Store
@@ -101,17 +102,18 @@ class ManagedRunning(threading.Thread):
             self._taker.refuse(row.name, why)
             return
         self._taker.refuse(row.name, None)
+        spec = with_networks(found.spec, self._settings.api.networks)
         # Its document is the text, not a file: problems found on the way name the place within it.
-        loaded = Loaded(specs=[found.spec], documents=found.documents)
-        self._taker.take(found.spec, loaded)
-        self._running[row.name] = found.spec
+        loaded = Loaded(specs=[spec], documents=found.documents)
+        self._taker.take(spec, loaded)
+        self._running[row.name] = spec
         log.info("pipeline was taken from the store", pipeline=row.name, revision=row.revision)
 
     def _checked(self, row: ManagedRow) -> Submitted:
         """What was allowed when it was kept may not be allowed on this machine."""
         allowed = frozenset(self._settings.api.allow)
-        outbound = Outbound.beside(self._settings.api.networks, self._others())
-        limits = Limits(allowed, outbound, os.environ, self._named())
+        outbound = caller_guard(self._settings.api.networks, self._others())
+        limits = Limits(allowed, outbound, os.environ, self._named)
         return check_submitted(row.text, limits)
 
     def _taken(self, spec: PipelineSpec | None) -> str | None:

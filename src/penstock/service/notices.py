@@ -16,6 +16,7 @@ import structlog
 from penstock.act.notify import send, service_of
 from penstock.config.settings import Settings
 from penstock.core.errors import ConfigError, PenstockError, Terminal, Transient, Unavailable
+from penstock.core.net.guard import AddressGuard
 from penstock.core.periodic import Periodic
 from penstock.core.secrets import Scrubber
 from penstock.service.notice_record import NOT_TOLD, TOLD, Told, addresses_of, kind_of
@@ -110,6 +111,7 @@ class Notices:
         self._secrets = SecretBox.of(store, settings)
         self._mailer = Mailer(settings.smtp.url) if settings.smtp.url else None
         self._embargo, self._kept = embargo_seconds, kept
+        self._guard = AddressGuard(tuple(settings.api.networks))
         self._console = settings.http.address
         self._loop = Periodic("notices", self._look, every=_LOOK_EVERY, owner="Notices")
 
@@ -161,10 +163,9 @@ class Notices:
         told = Told()
         failures = self._mail(notice.recipients, subject, text, told)
         project = self._secrets.resolved(notice.settings)
-        private = bool(project.value.get("allow_private"))
         for address in addresses_of(project.value):
             try:
-                send(service_of(address), subject, text, allow_private=private)
+                send(service_of(address), subject, text, self._guard)
                 told.services.append(kind_of(address))
             except PenstockError as error:
                 failures.append(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -105,8 +104,7 @@ def _topic(spec: PipelineSpec, topic: str | None) -> str:
                 f"pipeline {spec.name!r} reads more than one topic", hint="choose one with --topic", allowed=_read(spec)
             )
         return source.subscription[0]
-    known = re.match(source.topic_pattern, topic) if source.topic_pattern else topic in source.subscription
-    if not known:
+    if not source.subscribed([topic]):
         raise ConfigError(f"pipeline {spec.name!r} does not read topic {topic!r}", received=topic, allowed=_read(spec))
     return topic
 

@@ -1,42 +1,28 @@
-"""What a spec may not name when it comes through the API: code, files, variables, secrets, addresses."""
+"""What a caller of the API may name, and what is wrong with a document as it was written. What its values mean is
+checked on the validated model (`pipeline.policy`)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from penstock.config.documents import Document
 from penstock.config.http_settings import Allowed
 from penstock.config.problems import Path as KeyPath
 from penstock.config.problems import Problem
-from penstock.config.secret_values import NOT_KEPT
-from penstock.core.errors import PenstockError
-from penstock.core.secrets import find_secrets, is_secret_key
-from penstock.kafka.network_probe import addresses
-from penstock.kafka.properties import refuse_dangerous
-from penstock.service.outbound import Outbound
+from penstock.config.references import find_references, is_secret_reference
+from penstock.config.secret_values import NOT_KEPT, is_reference
+from penstock.core.declarations import Confidential, Place
+from penstock.core.net.guard import AddressGuard
+from penstock.core.secrets import MASK, Scrubber, find_secrets, is_secret_key
+from penstock.pipeline.policy import Policy, Refusal, confidential_places
 from penstock.service.secrets import owner_of
-from penstock.tables.target import DatabaseAddress, database_address
 
-_REFERENCE: Final = "$ref"
-_STEPS: Final = ("filters", "filter", "transform", "transforms")
-_NEEDS: Final[dict[str, Allowed]] = {"python": "python", "command": "command", "file": "file"}
-_CODE: Final = ("callable", "processor")
-_REGISTRY: Final = ("basic.auth.", "bearer.auth.token", "bearer.auth.credentials.source")
-"""Settings of the registry's client that load nothing and lead nowhere."""
-_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "sslmode": ("require", "verify-ca", "verify-full", "prefer", "allow", "disable"),
-    "sslrootcert": ("system",),
-    "charset": ("utf8mb4", "utf8"),
-}
-"""Of a database's address: what reads no file and names no host."""
-_LIST: Final = re.compile(r"[,;\s]+")
-_ADDRESSES: Final = ("url", "urls", "webhook_url", "server", "schema_registry_url", "http")
+_MOST_ENTRIES: Final = 1_000
+"""Entries of one list or map of a document: topics, headers, columns, steps."""
 
-Need = tuple[Allowed, KeyPath, str]
+Named = Callable[[], Mapping[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +31,33 @@ class Limits:
 
     allowed: frozenset[str] = frozenset()
     """Of `api.allow`, where the caller is an admin; nothing for others."""
-    outbound: Outbound = field(default_factory=Outbound)
+    outbound: AddressGuard = field(default_factory=AddressGuard)
     environ: MutableMapping[str, str] = field(default_factory=dict)
     """Variables of this machine."""
-    named: Mapping[str, str] | None = None
-    """Secrets of the store by name; None: what they say does not matter, for nothing is run."""
+    named: Named = dict
+    """Gives the store's secrets by name, in plain text; asked where a document refers to one."""
     owners: frozenset[str] | None = None
     """Projects whose secrets may be referred to; None: anybody's."""
     known: frozenset[str] | None = None
-    """Names of the store's secrets; None: whether there is one is found out when it is used."""
+    """Names of the store's secrets; None: those of `named`."""
 
     @property
-    def variables(self) -> MutableMapping[str, str]:
-        """Those that a document may have: none of this machine's leaves it where they are not allowed."""
-        return self.environ if "env" in self.allowed else {}
+    def variables(self) -> MutableMapping[str, str] | None:
+        """Those that a document may have; None: nothing in it is expanded."""
+        if "env" in self.allowed:
+            return self.environ
+        return {} if "env-file" in self.allowed else None
+
+    def policy(self, referred: Mapping[KeyPath, str] | None = None) -> Policy:
+        """What validated models are held to. `referred` names the secrets at their places."""
+        return Policy(self.allowed, self.outbound.check_host, referred or {})
+
+    def secrets(self, referred: Mapping[KeyPath, str]) -> dict[str, str]:
+        """The values of these secrets, as far as there are any."""
+        if not referred:
+            return {}
+        named = self.named()
+        return {name: named[name] for name in set(referred.values()) if name in named}
 
     def may_refer(self, secret: str) -> bool:
         """Whoever refers to a secret can send it to a server of their choice."""
@@ -69,211 +68,100 @@ class Limits:
         if not self.may_refer(secret):
             mine = ", ".join(f"{owner}/NAME" for owner in sorted(self.owners or ()))
             return f"the secret {secret!r} is not one of your project", f"those are called {mine}; its admins set them"
-        if self.known is not None and secret not in self.known:
-            return f"there is no secret named {secret!r}", NOT_KEPT
-        return None
+        known = self.known if self.known is not None else self.named()
+        return None if secret in known else (f"there is no secret named {secret!r}", NOT_KEPT)
 
 
-def is_secret_reference(value: object) -> bool:
-    """`{$ref: NAME}`: a named secret of the store."""
-    return isinstance(value, Mapping) and set(value) == {_REFERENCE}
-
-
-def refusals(document: Document, limits: Limits) -> Iterator[Problem]:
-    """All that the document names and its sender may not."""
-    places = [*_walk(document.data), (("source", "config", "connection", "bootstrap"), _cluster(document))]
-    yield from _refused(document, limits, _kinds(document.data), places)
-
-
-def step_refusals(document: Document, limits: Limits, needs: Iterable[Need]) -> Iterator[Problem]:
-    """The same for a document of workflow steps, whose kinds have these `needs`."""
-    yield from _refused(document, limits, needs, list(_walk(document.data)))
-
-
-def _refused(
-    document: Document, limits: Limits, needs: Iterable[Need], places: Sequence[tuple[KeyPath, Any]]
-) -> Iterator[Problem]:
-    for need, path, what in (*needs, *_values(document.data)):
+def written_problems(document: Document, places: Iterable[Place], limits: Limits) -> Iterator[Problem]:
+    """What is wrong with a document before anything of it is resolved: variables, references and secrets where they
+    must not stand, truth values that are texts, and too much of anything. `places` are those of its models."""
+    data, declared = document.data, list(places)
+    yield from (document.problem(path, message, received=size) for path, message, size in _too_long(data))
+    for need, path, what in _variables(data):
         if need not in limits.allowed:
-            message = f"{what} is not taken from API callers"
             hint = f"only admins may, and only where PENSTOCK_API_ALLOW lists {need}"
-            yield document.problem(path, message, hint=hint)
-    for path, message in _written_secrets(document.data):
+            yield document.problem(path, f"{what} is not taken from API callers", hint=hint)
+    for path, message in _written_secrets(data, declared):
         yield document.problem(path, message, hint="keep it in the store, and write {$ref: NAME}")
-    for path, secret in _references(document.data):
-        if wrong := limits.reference_problem(secret):
+    allows = confidential_places(declared)
+    for path, secret in find_references(data):
+        if not allows(path):
+            hint = "references stand where a secret may: passwords, tokens, headers, addresses that hold one"
+            yield document.problem(path, "the reference of a secret is not taken here", hint=hint)
+        elif wrong := limits.reference_problem(secret):
             yield document.problem(path, wrong[0], hint=wrong[1])
-    yield from _client_properties(document)
-    yield from _databases(document, limits)
-    if "private" not in limits.allowed:
-        yield from _addresses(document, limits.outbound, places)
+    for place in declared:
+        if place.is_flag and _is_no_flag(place.value):
+            yield document.problem(place.path, "true or false is wanted, without quotes", received=place.value)
 
 
-def _kinds(data: dict[str, Any]) -> Iterator[Need]:
-    for key in ("dialect", "kind"):
-        if data.get(key, "pipeline") != "pipeline":
-            yield "import", (key,), f"{key} {data[key]!r}"
-    for path, step in _steps(data):
-        yield from type_needs(str(step.get("type") or ""), (*path, "type"))
+def as_problems(document: Document, refusals: Iterable[Refusal]) -> list[Problem]:
+    """Refusals at their places in a document."""
+    return [document.problem(path, message, received=value, hint=hint) for path, message, value, hint in refusals]
 
 
-def type_needs(kind: str, path: KeyPath) -> Iterator[Need]:
-    """What the type of a plug-in, written at this place, takes."""
-    if kind in _NEEDS:
-        yield _NEEDS[kind], path, f"the type {kind!r}"
-    elif "." in kind or ":" in kind:
-        yield "import", path, "an import path"
+def without_secrets(problems: Iterable[Problem], secrets: Iterable[str]) -> list[Problem]:
+    """Problems that repeat nothing of these secrets (I8)."""
+    scrubber = Scrubber(secrets)
+    return [_scrubbed(problem, scrubber.scrub) for problem in problems]
 
 
-def _values(data: dict[str, Any]) -> Iterator[Need]:
+def _scrubbed(problem: Problem, scrub: Callable[[str], str]) -> Problem:
+    given = {name: getattr(problem, name) for name in problem.__slots__}
+    shown = repr(problem.received)
+    received = problem.received if scrub(shown) == shown else MASK
+    hint = scrub(problem.hint) if problem.hint else None
+    allowed = tuple(map(scrub, problem.allowed)) if problem.allowed else None
+    return Problem(
+        **given | {"message": scrub(problem.message), "received": received, "hint": hint, "allowed": allowed}
+    )
+
+
+def _variables(data: Any) -> Iterator[tuple[Allowed, KeyPath, str]]:
     for path, value in _walk(data):
-        key = str(path[-1]) if path else ""
-        if not isinstance(value, str):
-            if key == "allow_private" and value:
-                yield "private", path, "allow_private"
-        elif "${file:" in value:
+        if isinstance(value, str) and "${file:" in value:
             yield "env-file", path, "${file:…}"
-        elif "${" in value or value.startswith("$"):
+        elif isinstance(value, str) and is_reference(value):
             yield "env", path, "a variable"
-        elif key in _CODE and ("." in value or ":" in value):
-            yield "import", path, "an import path"
-        elif _is_file(path, value):
-            yield "file", path, "a file"
 
 
-def _is_file(path: KeyPath, value: str) -> bool:
-    key = str(path[-1])
-    if path[0] == "datahub":
-        return key.endswith("_path")
-    named = path[:2] == ("options", "dead_letter") and key == "file"
-    return named or key == "failed_events_dir" or (key == "url" and value.lower().startswith("sqlite"))
-
-
-def _steps(data: dict[str, Any]) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    for key in ("action", "source"):
-        if isinstance(data.get(key), dict):
-            yield (key,), data[key]
-    for key in _STEPS:
-        steps = data.get(key)
-        if isinstance(steps, list):
-            yield from (((key, index), step) for index, step in enumerate(steps) if isinstance(step, dict))
-
-
-def _written_secrets(data: Any) -> Iterator[tuple[KeyPath, str]]:
+def _written_secrets(data: Any, places: Sequence[Place]) -> Iterator[tuple[KeyPath, str]]:
+    always = [place.path for place in places if (found := place.find(Confidential)) is not None and found.always]
     for path, value in _walk(data):
-        if isinstance(value, str) and (not value or "${" in value or value.startswith("$")):
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            continue
+        if isinstance(value, str) and (not value or is_reference(value)):
             continue  # looked up where it is used, if the caller may have that
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-            secret = any(is_secret_key(str(key)) for key in path)
-            if secret or find_secrets(value):
-                yield path, "a secret is written out"
+        declared = any(path[: len(at)] == at for at in always)
+        if declared or any(is_secret_key(str(key)) for key in path) or find_secrets(value):
+            yield path, "a secret is written out"
 
 
-def _references(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    if is_secret_reference(value):
-        yield path, str(value[_REFERENCE])
+def _is_no_flag(value: Any) -> bool:
+    if isinstance(value, str):
+        return not is_reference(value)  # a variable is looked up first, if the caller may have it
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _too_long(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str, int]]:
+    if not isinstance(value, (Mapping, list)):
         return
-    inside = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in inside:
-        yield from _references(item, (*path, key))
+    if len(value) > _MOST_ENTRIES:
+        yield path, f"{len(value):,} entries, at most {_MOST_ENTRIES:,} are taken", len(value)
+        return
+    for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+        yield from _too_long(item, (*path, key if isinstance(key, int) else str(key)))
 
 
-def _client_properties(document: Document) -> Iterator[Problem]:
-    for path, value in _walk(document.data, inner=True):
-        if not path or not isinstance(value, Mapping):
-            continue
-        if path[-1] == "consumer_config":
-            try:
-                refuse_dangerous(value)
-            except PenstockError as error:
-                named = str(error.received[0]) if isinstance(error.received, Sequence) and error.received else ""
-                yield document.problem((*path, named), error.message, hint=error.hint)
-        elif path[-1] == "schema_registry_config":
-            bad = sorted(str(name) for name in value if not str(name).startswith(_REGISTRY))
-            if bad:
-                message = f"not taken from API callers: {', '.join(bad)}"
-                yield document.problem((*path, bad[0]), message, allowed=_REGISTRY)
-
-
-def _addresses(document: Document, outbound: Outbound, places: Iterable[tuple[KeyPath, Any]]) -> Iterator[Problem]:
-    for path, value in places:
-        if not isinstance(value, str) or not path:
-            continue
-        for host, port in _hosts(path, value):
-            try:
-                outbound.check(host, port)
-            except PenstockError as error:
-                yield document.problem(path, error.message, received=host, hint=error.hint)
-
-
-def _cluster(document: Document) -> str | None:
-    """The cluster that is meant where none is named."""
-    here: Any = document.data
-    for key in ("source", "config", "connection", "bootstrap"):
-        here = here.get(key) if isinstance(here, Mapping) else None
-    return "localhost" if here is None else None
-
-
-def _hosts(path: KeyPath, value: str) -> Iterator[tuple[str, int | None]]:
-    """Hosts that are named at a place; brokers with their ports."""
-    keys = [key for key in path if isinstance(key, str)]
-    try:
-        if keys[-1] == "bootstrap":
-            yield from _brokers(value)
-        elif keys[-1] in _ADDRESSES and _database(keys[-1], value) is None:
-            for url in _LIST.split(value):
-                parts = urlsplit(url.strip())
-                if parts.hostname and parts.scheme != "mock":
-                    yield parts.hostname, None
-    except ValueError:
-        return  # the models say what is wrong with it
-
-
-def _brokers(bootstrap: str) -> Sequence[tuple[str, int | None]]:
-    try:
-        return addresses(bootstrap)
-    except ValueError:
-        return [(bootstrap, None)]  # no host has such a name: it is refused as that
-
-
-def _database(key: str, value: str) -> DatabaseAddress | None:
-    """The address of a database, if it is one."""
-    try:
-        return database_address(value) if key == "url" else None
-    except PenstockError:
-        return None
-
-
-def _databases(document: Document, limits: Limits) -> Iterator[Problem]:
-    """Drivers take hosts, sockets and files of keys from all parts of an address."""
-    for path, value in _walk(document.data):
-        found = _database(str(path[-1]), value) if path and isinstance(value, str) else None
-        if found is None or found.is_file:
-            continue  # a file is another need
-        bad = sorted(name for name, given in found.options.items() if given not in _OPTIONS.get(name, (given,)))
-        bad += sorted(name for name in found.options if name not in _OPTIONS)
-        if bad:
-            yield document.problem(path, f"not taken from API callers: {', '.join(bad)}", allowed=list(_OPTIONS))
-        if "private" in limits.allowed:
-            continue
-        for host in found.hosts or ("localhost",):  # without a host it is a socket of this machine
-            try:
-                limits.outbound.check(host)
-            except PenstockError as error:
-                yield document.problem(path, error.message, received=host, hint=error.hint)
-
-
-def _walk(value: Any, path: KeyPath = (), *, inner: bool = False) -> Iterator[tuple[KeyPath, Any]]:
-    """Every value at the end of a path; with `inner`, every map instead."""
+def _walk(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """Every value at the end of a path; references are none."""
+    if is_secret_reference(value):
+        return
     if isinstance(value, Mapping):
-        if is_secret_reference(value):
-            return
-        if inner:
-            yield path, value
         for key, item in value.items():
-            yield from _walk(item, (*path, str(key)), inner=inner)
+            yield from _walk(item, (*path, str(key)))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _walk(item, (*path, index), inner=inner)
-    elif not inner:
+            yield from _walk(item, (*path, index))
+    else:
         yield path, value

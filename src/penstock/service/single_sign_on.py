@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import requests
+import httpx2
 import structlog
 from authlib.common.errors import AuthlibBaseError
-from authlib.integrations.requests_client import OAuth2Session
+from authlib.integrations.httpx_client import OAuth2Client
 from authlib.oidc.core import CodeIDToken
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
 from penstock.config.http_settings import OidcSettings
-from penstock.core.errors import ConfigError, Unavailable
+from penstock.core.errors import ConfigError, PenstockError, Unavailable
+from penstock.core.net.guard import AddressGuard, AddressRefused
+from penstock.core.net.http import guarded_client, guarded_options
+from penstock.core.net.url import parse_url
 from penstock.service.audit import audited
 from penstock.service.authentication import LogInFirst, actor_for
 from penstock.service.passwords import new_key, same
@@ -50,11 +54,17 @@ class Journey:
 class SingleSignOn:
     """Knows one provider. What it says about itself is read when the first person comes."""
 
-    def __init__(self, store: Store, settings: OidcSettings) -> None:
+    def __init__(self, store: Store, settings: OidcSettings, networks: Sequence[str] = ()) -> None:
+        """`networks`: open besides the issuer's own host and public addresses, for what the provider names."""
         if not settings.issuer or not settings.client_id:
             raise ConfigError("http.auth is oidc: oidc.issuer and oidc.client_id are wanted", allowed=["oidc.issuer"])
         self._store, self._settings = store, settings
         self._issuer: str = settings.issuer.rstrip("/")
+        try:
+            host = parse_url(self._issuer, example="https://login.example.org").raw_host or ""
+        except ValueError as error:
+            raise ConfigError(f"oidc.issuer: {error}", received=self._issuer) from None
+        self._guard = AddressGuard((*networks, host))
 
     def begin(self, back: str) -> tuple[str, Journey]:
         """Where to send the browser, and what it must bring back to `back`."""
@@ -78,9 +88,8 @@ class SingleSignOn:
     def _claims(self, code: str, journey: Journey, back: str) -> dict[str, Any]:
         try:
             with self._client(back) as client:
-                token = client.fetch_token(
-                    self._provider["token_endpoint"], code=code, code_verifier=journey.verifier, timeout=_SECONDS
-                )
+                endpoint = self._checked(self._provider["token_endpoint"])
+                token = client.fetch_token(endpoint, code=code, code_verifier=journey.verifier, timeout=_SECONDS)
             checked = jwt.decode(str(token["id_token"]), self._keys(), algorithms=_ALGORITHMS)
             wanted: dict[str, Any] = {
                 "iss": {"essential": True, "values": [self._issuer, f"{self._issuer}/"]},
@@ -89,7 +98,7 @@ class SingleSignOn:
             params = {"nonce": journey.nonce, "client_id": self._settings.client_id}
             claims = CodeIDToken(checked.claims, checked.header, wanted, params)
             claims.validate(now=int(time.time()), leeway=_LEEWAY)  # type: ignore[no-untyped-call]  # it has none
-        except requests.RequestException as error:
+        except (httpx2.HTTPError, AddressRefused) as error:
             raise ProviderAway(f"the OpenID provider is away: {type(error).__name__}") from error
         except (AuthlibBaseError, JoseError, KeyError, ValueError) as error:
             # What it says may hold parts of the token.
@@ -135,13 +144,14 @@ class SingleSignOn:
 
     def _client(self, back: str) -> Any:
         password = self._settings.client_secret
-        return OAuth2Session(  # type: ignore[no-untyped-call]  # it has none
+        return OAuth2Client(  # type: ignore[no-untyped-call]  # it has none
             self._settings.client_id,
             password.reveal() if password else None,
             token_endpoint_auth_method="client_secret_basic" if password else "none",
             scope=self._settings.scopes,
             redirect_uri=back,
             code_challenge_method="S256",
+            **guarded_options(self._guard, use_proxies=True),
         )
 
     @cached_property
@@ -155,11 +165,17 @@ class SingleSignOn:
         # Asked each time: providers change their keys, and log-ins are few.
         return KeySet.import_key_set(self._get(self._provider["jwks_uri"]))  # type: ignore[arg-type]  # as read
 
+    def _checked(self, address: str) -> str:
+        """An address that the provider names. A proxy of the environment resolves names, but gets no inner address."""
+        url = parse_url(address)
+        self._guard.check_literal(url.raw_host or "")
+        return str(url)
+
     def _get(self, address: str) -> dict[str, Any]:
         try:
-            answer = requests.get(address, timeout=_SECONDS)
-            answer.raise_for_status()
+            with guarded_client(self._guard, timeout=_SECONDS, use_proxies=True) as client:
+                answer = client.get(self._checked(address)).raise_for_status()
             said: dict[str, Any] = answer.json()
-        except (requests.RequestException, ValueError) as error:
+        except (httpx2.HTTPError, PenstockError, ValueError) as error:
             raise ProviderAway(f"the OpenID provider is away: {type(error).__name__}", received=address) from error
         return said

@@ -10,13 +10,18 @@ from typing import Any, Final
 from penstock.config.documents import Document, read_text
 from penstock.config.loading import Loaded
 from penstock.config.problems import InvalidConfigError, Problem
-from penstock.config.secret_values import SECRET, shown
+from penstock.config.references import find_references
+from penstock.config.secret_values import SECRET, resolve, shown
 from penstock.config.workflow import WorkflowSpec
 from penstock.config.workflow_loading import is_workflow, load_workflow
-from penstock.core.secrets import MASK
+from penstock.core.declarations import walk
+from penstock.core.errors import ConfigError
+from penstock.core.secrets import MASK, secrets_at_key
+from penstock.pipeline.policy import Step, step_places, workflow_step
 from penstock.service.lightning.choices import written
-from penstock.service.refusals import Limits, Need, step_refusals, type_needs
+from penstock.service.refusals import Limits, as_problems, without_secrets, written_problems
 from penstock.service.workflow_checks import check_workflows
+from penstock.workflows.definitions import SUBMITTED
 
 NAME: Final = "workflow"
 """Stands where a file's name would."""
@@ -43,6 +48,13 @@ class SubmittedWorkflow:
     spec: WorkflowSpec | None = None
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    submitted: list[str] = field(default_factory=list)
+    """Names of the steps that came through the API, now or earlier: instances hold them to their policy at each run."""
+
+    def definition(self) -> dict[str, Any]:
+        """As the store keeps it."""
+        assert self.spec is not None  # noqa: S101 - asked only where there is one
+        return self.spec.definition() | {SUBMITTED: self.submitted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ def check_workflow(text: str, limits: Limits, stored: Stored) -> SubmittedWorkfl
         return SubmittedWorkflow(problems=problems)
     document = reading.documents[0]
     steps, same, problems = _restored(document, stored)
-    problems += step_refusals(_only_new(document, same), limits, _needs(document.data, same))
+    problems += _refused(_only_new(document, same), limits)
     if problems:
         return SubmittedWorkflow(problems=sorted(problems, key=lambda problem: problem.line or 0))
     triggers = [{"name": name, "kafka_configuration": dict(_STAND_IN)} for name in stored.triggers]
@@ -87,15 +99,19 @@ def check_workflow(text: str, limits: Limits, stored: Stored) -> SubmittedWorkfl
         document.file, document.data | {"steps": steps, "triggers": triggers}, document.tree, document.first_line
     )
     try:
-        found = load_workflow(prepared, limits.variables)
+        found = load_workflow(prepared, limits.variables or {})
     except InvalidConfigError as error:
         return SubmittedWorkflow(problems=list(error.problems))
     spec = found.spec.with_origin(None, stored.definition.get("folder"))
     loaded = Loaded(workflows=[spec], workflow_documents={spec.full_name: found.document})
-    check_workflows(loaded)
+    named = limits.secrets(dict(find_references(document.data)))
+    check_workflows(loaded, named, kept=same)
     if loaded.problems:
-        return SubmittedWorkflow(problems=loaded.problems)
-    return SubmittedWorkflow(spec, [], found.warnings)
+        secrets = {secret for value in named.values() for secret in secrets_at_key(value)}
+        return SubmittedWorkflow(problems=without_secrets(loaded.problems, secrets))
+    before = stored.definition.get(SUBMITTED, ())
+    submitted = [step.name for at, step in enumerate(spec.steps) if at not in same or step.name in before]
+    return SubmittedWorkflow(spec, [], found.warnings, submitted)
 
 
 def _shape(documents: list[Document]) -> Iterator[Problem]:
@@ -145,16 +161,29 @@ def _only_new(document: Document, same: set[int]) -> Document:
     return Document(document.file, document.data | {"steps": steps}, document.tree, document.first_line)
 
 
-def _needs(data: dict[str, Any], same: set[int]) -> Iterator[Need]:
-    for index, step in enumerate(data["steps"]):
-        if index in same or not isinstance(step, dict):
-            continue
-        if "python" in step:
-            yield "python", ("steps", index, "python"), "a Python function"
-        if "command" in step:
-            yield "command", ("steps", index, "command"), "a program"
-        if "action" in step:
-            yield from type_needs(str(step["action"] or ""), ("steps", index, "action"))
+def _refused(document: Document, limits: Limits) -> list[Problem]:
+    """What the new steps name and may not: as they are written, then with their secrets in place."""
+    steps = list(_steps(document.data["steps"]))
+    places = [*walk(WorkflowSpec, document.data), *(place for step in steps for place in step_places(step))]
+    problems = list(written_problems(document, places, limits))
+    referred = dict(find_references(document.data))
+    if problems:
+        refusals = [each for step in steps for each in limits.policy().step_refusals(step)]
+        return problems + as_problems(document, refusals)
+    named = limits.secrets(referred)
+    try:
+        resolved = resolve(document.data["steps"], None, named, limits.variables or {}).value
+    except ConfigError as error:
+        return [document.problem(("steps",), error.message, hint=error.hint)]
+    policy = limits.policy(referred)
+    return as_problems(document, [each for step in _steps(resolved) for each in policy.step_refusals(step)])
+
+
+def _steps(steps: list[Any]) -> Iterator[Step]:
+    for index, step in enumerate(steps):
+        found = workflow_step(step, ("steps", index)) if isinstance(step, Mapping) else None
+        if found is not None:
+            yield found
 
 
 def _holds(value: Any, wanted: Any) -> bool:

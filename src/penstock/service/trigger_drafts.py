@@ -8,20 +8,23 @@ from typing import Any, Final
 
 from penstock.config.http_settings import Allowed
 from penstock.config.problems import InvalidConfigError, Problem
+from penstock.config.references import References, find_references
 from penstock.config.secret_values import REFERENCE, SECRET, is_kept, is_reference
 from penstock.config.trigger import FieldError, check_kafka
 from penstock.config.trigger_fields import SECRET_FIELDS
-from penstock.core.errors import PenstockError
+from penstock.config.trigger_model import KafkaConfiguration
+from penstock.core.declarations import MOST_HOSTS, walk
 from penstock.core.secrets import MASK, is_secret_key
-from penstock.kafka.properties import refuse_dangerous
+from penstock.pipeline.policy import Policy, confidential_places
 from penstock.service.refusals import Limits
 
 _AT: Final = "kafka_configuration"
 _LOG_IN: Final = ("username", "password")
-_FILES: Final = ("ssl_ca", "ssl_certificate", "ssl_key")
-_MOST: Final = {"hosts": 20, "topics": 1_000}
+_MOST: Final = {"hosts": MOST_HOSTS, "topics": 1_000}
 _DESTINATION: Final = ("ssl", "sasl", "ssl_ca", "properties")
 """With the hosts: what decides where secrets are sent, and who can read them on the way."""
+_TOPICS: Final = ("topics", "topic_pattern")
+"""What is read by somebody else's credentials."""
 
 
 @dataclass(slots=True)
@@ -46,7 +49,7 @@ def checked_draft(
     if not errors:
         errors += _sent_elsewhere(found.configuration, before, kept, limits)
     errors += _too_many(found.configuration)
-    if not errors and "private" not in limits.allowed:
+    if not errors:
         errors += _addresses(found.configuration, before, limits)
     if errors:
         raise InvalidConfigError([_problem(error) for error in errors])
@@ -82,53 +85,54 @@ def _kept(given: Mapping[str, Any], stored: Mapping[str, Any]) -> _Kept:
 
 
 def _refusals(given: Mapping[str, Any], limits: Limits, stored: Mapping[str, Any]) -> Iterator[FieldError]:
-    for name, value in given.items():
-        if value in (MASK, None) or (value == stored.get(name) and not is_kept(value)):
-            if value == MASK and stored.get(name) is None:
-                yield FieldError(str(name), "the mask is not the secret", hint="give the secret itself")
-            continue
-        if isinstance(value, str) and is_reference(value):
-            need: Allowed = "env-file" if "${file:" in value else "env"
-            yield from _needed(str(name), need, "a variable", limits)
-        elif isinstance(value, Mapping) and SECRET in value:
-            yield FieldError(str(name), "an encrypted text is not taken from callers", hint="give the secret itself")
-        elif is_kept(value):
-            if value != stored.get(name):
-                yield from _referred(str(name), value, limits)
-        elif name in _FILES and isinstance(value, str) and value and "-----BEGIN" not in value:
-            yield from _needed(str(name), "file", "a file", limits)
-        elif name == "properties" and isinstance(value, Mapping):
-            yield from _properties(value, limits, stored.get("properties") or {})
+    """What is said anew and may not be said, by what the fields declare. Hosts are looked at in their normal form."""
+    known = stored.get("properties") or {}
+    new = {str(name): value for name, value in given.items() if not _is_same(value, stored.get(name))}
+    if isinstance(new.get("properties"), Mapping):
+        own = {str(name): value for name, value in new["properties"].items() if not _is_same(value, known.get(name))}
+        new["properties"] = own
+        yield from _each(own, limits, "properties.")
+    yield from _each({name: value for name, value in new.items() if name != "properties"}, limits)
+    places = list(walk(KafkaConfiguration, new))
+    allows = confidential_places(places)
+    for path, secret in find_references(new):
+        name = ".".join(map(str, path))
+        if not allows(path):
+            yield FieldError(name, "the reference of a secret is not taken here")
+        elif wrong := limits.reference_problem(secret):
+            yield FieldError(name, wrong[0], hint=wrong[1])
+    referred = dict(find_references(new))
+    resolved = References(limits.secrets(referred)).put(new)
+    told = {name: value for name, value in resolved.items() if name not in ("hosts", "hosts_string")}
+    yield from _refused(limits.policy(referred), told)
 
 
-def _needed(name: str, need: Allowed, what: str, limits: Limits) -> Iterator[FieldError]:
-    if need not in limits.allowed:
-        hint = f"only admins may, and only where PENSTOCK_API_ALLOW lists {need}"
-        yield FieldError(name, f"{what} is not taken from API callers", hint=hint)
+def _is_same(value: Any, before: Any) -> bool:
+    """Whether a field says nothing new: it is left out, masked, or as it is stored. References are told anew only where
+    they change."""
+    return value is None or (value == MASK and before is not None) or (before is not None and value == before)
 
 
-def _referred(name: str, value: Mapping[str, Any], limits: Limits) -> Iterator[FieldError]:
-    secret = str(value[REFERENCE])
-    if wrong := limits.reference_problem(secret):
-        yield FieldError(name, wrong[0], hint=wrong[1])
-
-
-def _properties(given: Mapping[str, Any], limits: Limits, stored: Mapping[str, Any]) -> Iterator[FieldError]:
-    new = {name: value for name, value in given.items() if stored.get(name) != value or name not in stored}
-    try:
-        refuse_dangerous({name: value for name, value in new.items() if value != MASK or name not in stored})
-    except PenstockError as error:
-        yield FieldError("properties", error.message, hint=error.hint)
+def _each(new: Mapping[str, Any], limits: Limits, under: str = "") -> Iterator[FieldError]:
     for name, value in new.items():
-        place = f"properties.{name}"
-        if value == MASK and name not in stored:
+        place = f"{under}{name}"
+        if value == MASK:
             yield FieldError(place, "the mask is not the secret", hint="give the secret itself")
         elif isinstance(value, str) and is_reference(value):
-            yield from _needed(place, "env-file" if "${file:" in value else "env", "a variable", limits)
-        elif is_kept(value) and REFERENCE in value:
-            yield from _referred(place, value, limits)
-        elif isinstance(value, (Mapping, list)):
+            need: Allowed = "env-file" if "${file:" in value else "env"
+            if need not in limits.allowed:
+                hint = f"only admins may, and only where PENSTOCK_API_ALLOW lists {need}"
+                yield FieldError(place, "a variable is not taken from API callers", hint=hint)
+        elif isinstance(value, Mapping) and SECRET in value:
+            yield FieldError(place, "an encrypted text is not taken from callers", hint="give the secret itself")
+        elif under and isinstance(value, (Mapping, list)) and not is_kept(value):
             yield FieldError(place, "a text, a number or a truth value is wanted")
+
+
+def _refused(policy: Policy, configuration: Mapping[str, Any]) -> Iterator[FieldError]:
+    for path, message, received, hint in policy.refusals(KafkaConfiguration, configuration):
+        name = str(path[0]) if path[0] in ("properties", "hosts") else ".".join(map(str, path))
+        yield FieldError(name, message, received, hint=hint)
 
 
 def _sent_elsewhere(
@@ -136,15 +140,25 @@ def _sent_elsewhere(
 ) -> Iterator[FieldError]:
     """A secret that somebody else gave must not be led to where it was not meant for."""
     hosts = {tuple(host) for host in configuration.get("hosts") or ()}
-    same = hosts <= {tuple(host) for host in stored.get("hosts") or ()}
-    if same and all((configuration.get(name) or None) == (stored.get(name) or None) for name in _DESTINATION):
-        return
-    message, hint = "give it again: where it is sent to has changed", "secrets that are kept are not sent elsewhere"
+    same = hosts <= {tuple(host) for host in stored.get("hosts") or ()} and not _changed(
+        configuration, stored, _DESTINATION
+    )
+    other_topics = _changed(configuration, stored, _TOPICS)
     for place, secret in kept.secrets.items():
-        named = isinstance(secret, Mapping) and REFERENCE in secret and limits.may_refer(str(secret[REFERENCE]))
-        looked_up = isinstance(secret, str) and is_reference(secret) and "env" in limits.allowed
-        if not named and not looked_up:
-            yield FieldError(place, message, hint=hint)
+        named = isinstance(secret, Mapping) and REFERENCE in secret
+        looked_up = isinstance(secret, str) and is_reference(secret)
+        if (named and limits.may_refer(str(secret[REFERENCE]))) or (looked_up and "env" in limits.allowed):
+            continue
+        if not same:
+            message = "give it again: where it is sent to has changed"
+            yield FieldError(place, message, hint="secrets that are kept are not sent elsewhere")
+        elif other_topics and (named or looked_up):
+            message = "give a secret of your own: the topics have changed, and this one is not yours"
+            yield FieldError(place, message, hint="who may refer to it can change the topics")
+
+
+def _changed(configuration: Mapping[str, Any], stored: Mapping[str, Any], names: tuple[str, ...]) -> bool:
+    return any((configuration.get(name) or None) != (stored.get(name) or None) for name in names)
 
 
 def _too_many(configuration: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -156,14 +170,10 @@ def _too_many(configuration: Mapping[str, Any]) -> Iterator[FieldError]:
 
 
 def _addresses(configuration: Mapping[str, Any], stored: Mapping[str, Any], limits: Limits) -> Iterator[FieldError]:
+    """Those that are new; others were let through when they were saved, or saved by whoever sits at the machine."""
     known = {(host, str(port)) for host, port in stored.get("hosts") or ()}
-    for host, port in configuration.get("hosts") or ():
-        if (host, str(port)) in known:
-            continue  # let through when it was saved, or saved by whoever sits at the machine
-        try:
-            limits.outbound.check(host, int(port))
-        except PenstockError as error:
-            yield FieldError("hosts", error.message, f"{host}:{port}", hint=error.hint)
+    new = [[host, port] for host, port in configuration.get("hosts") or () if (host, str(port)) not in known]
+    yield from _refused(limits.policy(), {"hosts": new})
 
 
 def _problem(error: FieldError) -> Problem:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.config.secret_values import Resolved
+from penstock.config.secret_values import REFERENCE, Resolved, is_kept
 from penstock.config.spec import PipelineSpec
 from penstock.config.trigger import DEFAULT_CONNECT_TIMEOUT, hosts_text, start_of
 from penstock.config.trigger_environment import TriggerDefaults
 from penstock.config.trigger_fields import SASL_MECHANISMS
+from penstock.core.declarations import is_path_of_pem
+from penstock.core.errors import ConfigError
 from penstock.core.secrets import find_secrets
 from penstock.service.secrets import SecretBox
 from penstock.store.work.model import ProjectRow, TriggerRow, WorkflowRow
@@ -40,6 +42,7 @@ def compile_trigger(
     What may change without a new consumer is not in it: the workflow's steps, and the limits of the project.
     """
     kafka, own = box.resolved(trigger.kafka_configuration), trigger.options
+    _refuse_paths(trigger.kafka_configuration, kafka)
     # Not the store's own key: it travels to the executors.
     secret = box.needed().derived(STORAGE_KEY).text if defaults.alternate_storage and defaults.encrypts_copies else None
     action = {
@@ -64,6 +67,15 @@ def compile_trigger(
         },
     }
     return PipelineSpec.model_validate(data).with_secrets(kafka.secrets | ({secret} if secret else set()))
+
+
+def _refuse_paths(written: dict[str, Any], kafka: Resolved) -> None:
+    """A secret holds a certificate or key itself. The path of a file is written out by those who may name files."""
+    for name, _ in _CERTIFICATES:
+        if is_kept(written.get(name)) and REFERENCE in written[name] and is_path_of_pem(kafka.value.get(name)):
+            secret = str(written[name][REFERENCE])
+            message = f"{name}: the secret {secret!r} holds no PEM text; the path of a file is not taken from a secret"
+            raise ConfigError(message, received=secret, hint="keep the PEM text itself as the secret")
 
 
 def with_store(spec: PipelineSpec, store_url: str) -> PipelineSpec:

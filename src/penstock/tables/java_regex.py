@@ -21,6 +21,7 @@ _ESCAPES: Final = {
     "R": r"(?:\r\n|[\n\x0b\f\r\x85\u2028\u2029])",
     "e": r"\x1b",
 }
+_LONGEST: Final = 4_000
 _TOKEN: Final = re.compile(
     r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\(?P<escaped>.)|(?P<named>\(\?<(?![=!]))|(?P<plain>.)", re.DOTALL
 )
@@ -33,10 +34,14 @@ class JavaPattern:
 
     def __init__(self, source: str) -> None:
         self.source = source
+        if len(source) > _LONGEST:
+            raise ConfigError("this regular expression is too long", received=len(source), allowed=f"up to {_LONGEST}")
         try:
             self._compiled = re.compile(_translated(source), re.ASCII)
         except re.error as error:
             raise ConfigError(f"this regular expression cannot be used: {error.msg}", received=source) from error
+        except (RecursionError, OverflowError) as error:
+            raise ConfigError(f"this regular expression cannot be used: {error}", received=source) from None
 
     @property
     def groups(self) -> int:
@@ -73,7 +78,7 @@ def _translated(source: str) -> str:
         elif kind == "escaped":
             out.append(part if depth else _ESCAPES.get(token["escaped"], part))
         elif depth:
-            if part == "[" or source[token.start() :].startswith("&&"):
+            if part == "[" or source.startswith("&&", token.start()):
                 raise ConfigError("classes within classes are not known here", received=source)
             depth -= part == "]"
             out.append(part)

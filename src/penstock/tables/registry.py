@@ -53,6 +53,12 @@ def resolve_processor(name: str, folder: str | None = None) -> type[Processor]:
     return processors.resolve(name, folder)
 
 
+def is_built_in(name: object) -> bool:
+    """Whether a processor's name is one of Penstock's own, or of WhereHows'."""
+    package, _, last = str(name).rpartition(".")
+    return name in processors.builtin or (package in _PACKAGES and last in JAVA_NAMES)
+
+
 def _java(name: str, last: str) -> PluginError:
     return PluginError(
         f"`{name}` is a Java class, and no processor of WhereHows; Java classes cannot be run",

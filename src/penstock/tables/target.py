@@ -46,7 +46,7 @@ def parse_url(text: str) -> sa.URL:
     """The address with the driver we use, or why it cannot be one."""
     try:
         url = sa.make_url(text)
-    except exc.ArgumentError as error:
+    except (exc.ArgumentError, ValueError) as error:
         raise TargetError("the address of the database cannot be read", allowed=_ALLOWED) from error
     driver = _DRIVERS.get(url.drivername)
     if driver is None:

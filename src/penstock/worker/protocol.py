@@ -38,6 +38,10 @@ class RunsRequest:
     """By which a process that has none yet claims from now on; never given to two."""
     claims: bool = True
     """False: begin no more runs, and return when those that run have ended."""
+    allowed: tuple[str, ...] = ()
+    """Of `api.allow`: what steps that came through the API may name."""
+    networks: tuple[str, ...] = ()
+    """Of `api.networks`: which addresses besides public ones they may name."""
 
 
 class RunsOutcome(OutcomeStruct):

@@ -22,6 +22,7 @@ from penstock.store.work.results import Report, Results, RunEnd
 from penstock.worker.protocol import RunsOutcome, RunsRequest
 from penstock.worker.run_threads import ActiveRun, ReportBuffer, RunThreadPool
 from penstock.worker.step_actions import make_action
+from penstock.worker.step_policy import StepPolicy
 from penstock.workflows.definitions import Definitions
 from penstock.workflows.states import derived
 
@@ -65,7 +66,8 @@ class RunExecutor:
         database = Database.connect(request.url, create=False)
         self._clock, self._monotonic = clock, clock.monotonic
         self._claims, self._results = Claims(database, derived), Results(database, derived)
-        self._definitions = Definitions(database, make_action, _ISOLATED, clock)
+        prepare = StepPolicy(request.allowed, request.networks).prepared
+        self._definitions = Definitions(database, make_action, _ISOLATED, clock, prepare)
         self._reports = ReportBuffer(clock)
         self._pool = RunThreadPool(
             _THREADS, self._definitions.execution, self._reports, self._thread_finished, clock=clock, threads=threads

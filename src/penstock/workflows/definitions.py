@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,13 @@ _KEPT: Final = 200
 _FRESH: Final = 60.0
 """Seconds after which a version that refers to named secrets is read again: they may have changed."""
 _TIMEOUT_MS: Final = 300_000
+SUBMITTED: Final = "submitted"
+"""Key of a definition: names of the steps that came through the API."""
+REFUSED: Final = "refused"
+"""Key of a step: why it must not be run."""
+
+Prepare = Callable[[dict[str, Any]], dict[str, Any]]
+"""Makes of a step that came through the API, with its secrets in place, what this instance runs."""
 
 
 @dataclass(slots=True)
@@ -46,12 +54,19 @@ class _Version:
 class Definitions:
     """Threads may share it."""
 
-    def __init__(self, database: Database, make_action: MakeAction, isolated: str, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        database: Database,
+        make_action: MakeAction,
+        isolated: str,
+        clock: Clock = SYSTEM,
+        prepare: Prepare = dict,
+    ) -> None:
         """`isolated`: main module of the process of a run that has one of its own."""
         self.key: str | None = None
         """Of the store's secrets; it may be made while this lives."""
         self._database, self._clock = database, clock
-        self._make_action, self._isolated = make_action, isolated
+        self._make_action, self._isolated, self._prepare = make_action, isolated, prepare
         self._versions: OrderedDict[str, _Version] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -122,4 +137,6 @@ class Definitions:
         configs = [step["config"] for step in definition["steps"]]
         resolved = resolve(configs, cipher, named, os.environ, Path(folder) if folder else None)
         steps = [{**step, "config": config} for step, config in zip(definition["steps"], resolved.value, strict=True)]
+        submitted = definition.get(SUBMITTED, ())
+        steps = [self._prepare(step) if step["name"] in submitted else step for step in steps]
         return Resolved({**definition, "steps": steps}, resolved.secrets)

@@ -81,6 +81,8 @@ class Graph:
     def _make(self, name: str) -> Step:
         if name not in self._written:
             raise ConfigError(f"there is no step `{name}`", received=name, allowed=sorted(self._written))
+        if reason := self._written[name].get("refused"):  # by the policy of the instance
+            raise ConfigError(reason, received=name, hint="api.allow and api.networks of the instance decide")
         kind, config = self._written[name]["kind"], self._written[name]["config"]
         if kind == "action":
             from penstock.workflows.steps.action import ActionStep  # noqa: PLC0415 - as at the top of this module

@@ -28,13 +28,28 @@ class Answer:
 class HookServer:
     """Answers every request with what `answer` returns for it."""
 
-    def __init__(self, answer: Callable[[Request], Answer] = lambda _request: Answer()) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Request], Answer] = lambda _request: Answer(),
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
         self.requests: list[Request] = []
         self._answer = answer
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.connections = 0
+        """Accepted, whatever was sent over them."""
+        self._server = self._listener(host, port)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self.port = self._server.server_address[1]
+
+    def _listener(server, host: str, port: int) -> ThreadingHTTPServer:  # noqa: N805 - the listener's own `self` is inside
+        class Listener(ThreadingHTTPServer):
+            def verify_request(self, *_: Any) -> bool:
+                server.connections += 1
+                return True
+
+        return Listener((host, port), server._handler())
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self

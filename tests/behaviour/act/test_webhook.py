@@ -16,8 +16,8 @@ from penstock.act.registry import actions
 from penstock.act.webhook import WebhookAwayError, WebhookError, WebhookRefusedError, retry_after
 from penstock.core.errors import ConfigError, Terminal, Transient, Unavailable
 from penstock.core.event import Event
+from penstock.core.net.guard import AddressGuard, AddressRefused
 from penstock.core.plugin import PipelineContext
-from penstock.workflows.public_address import AddressRefusedError, check_public
 from tests.behaviour.act.hook_server import Answer, HookServer
 from tests.support.events import make_event
 
@@ -213,7 +213,7 @@ def test_addresses_inside_the_house_are_refused_at_creation(host: str) -> None:
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8", "64:ff9b::808:808"])
 def test_public_addresses_pass(address: str) -> None:
-    check_public("example.org", address)
+    AddressGuard().check_host(address)
 
 
 def test_a_name_is_checked_where_it_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_a_name_is_checked_where_it_is_resolved(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
         action: Any = actions.create("webhook", {"url": server.url(host="rebind.example.org")}, CTX)
         [error] = send(action, make_event(1))
-    assert isinstance(error, AddressRefusedError)
+    assert isinstance(error, AddressRefused)
     assert "rebind.example.org (127.0.0.1) is not a public address" in str(error)
     assert looked == ["rebind.example.org"]
     assert server.requests == []
@@ -238,9 +238,9 @@ def test_a_name_is_checked_where_it_is_resolved(monkeypatch: pytest.MonkeyPatch)
     ("config", "said"),
     [
         ({"url": "ftp://example.org/"}, "`url`: a URL like"),
-        ({"url": "http://127.1/", "allow_private": True}, "four numbers"),
-        ({"url": "http://2130706433/"}, "four numbers"),
-        ({"url": "http://0x7f000001/"}, "four numbers"),
+        ({"url": "http://127.1/", "allow_private": True}, "four decimal numbers"),
+        ({"url": "http://2130706433/"}, "four decimal numbers"),
+        ({"url": "http://0x7f000001/"}, "four decimal numbers"),
         ({"url": "example.org/hook"}, "`url`: a URL like"),
         ({"url": "https://example.org", "headers": {"a": "x\r\nb: y"}}, "must be one line"),
         ({"url": "https://example.org", "body": {"a": "evnt.x"}}, "did you mean `event`"),

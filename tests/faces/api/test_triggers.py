@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from penstock.core.net.guard import AddressGuard
 from penstock.kafka.client import KafkaClientConfig
 from penstock.kafka.embedded import EmbeddedCluster
 from penstock.kafka.producer import NewRecord, produce
 from penstock.service.connection_test import try_connection
 from penstock.service.operations.trigger_lookup import compiled
-from penstock.service.outbound import Outbound
 from penstock.service.secrets import SecretBox
 from penstock.store import MirrorRow
 from tests.behaviour.store.letters import letter
@@ -285,13 +285,13 @@ def test_nothing_is_connected_to_that_callers_may_not_name(api: Api, cluster: Em
     assert workflow is not None
     row.kafka_configuration["hosts"] = _hosts(cluster)
     spec = compiled(api.desk, row, workflow)
-    report = try_connection(spec, Outbound(), 1.0)
+    report = try_connection(spec, AddressGuard(), 1.0)
     assert [(step.step, step.ok) for step in report.steps if step.ok is not None] == [("dns", False)]
     assert "not a public address" in report.steps[0].detail
     # The address is let through, the one that the broker gives for itself is not.
     named = spec.source.config.connection.model_copy(update={"bootstrap": f"localhost:{_hosts(cluster)[0][1]}"})
     source = spec.source.model_copy(update={"config": spec.source.config.model_copy(update={"connection": named})})
-    report = try_connection(spec.model_copy(update={"source": source}), Outbound(["localhost"]), 3.0)
+    report = try_connection(spec.model_copy(update={"source": source}), AddressGuard(("localhost",)), 3.0)
     assert {step.step for step in report.steps if step.ok is False} == {"advertised"}
     assert all(step.ok is None for step in report.steps if step.step in ("topic", "group"))
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import subprocess
+import sys
+import threading
 import uuid
 from typing import Any
 
 import pytest
 
 from penstock.core.errors import ConfigError, Terminal
-from penstock.core.expression import Expression, ExpressionError
+from penstock.core.expression import MAX_LENGTH, MAX_OPERATORS, Expression, ExpressionError
 from tests.support.events import make_event
 
 EVENT = make_event(
@@ -139,3 +142,67 @@ def test_dates_and_uuids_of_avro_are_texts() -> None:
     assert Expression("event.day")(event) == "2026-01-02"
     assert Expression("event.id")(event) == "00000000-0000-0000-0000-000000000005"
     assert Expression("event")(event)["at"] == ["01:02:00"]
+
+
+LONG = {
+    "dots": "event" + ".a" * 24_000,
+    "sum": "1" + "+1" * 24_000,
+    "index": "event" + "[0]" * 24_000,
+    "not": "!" * 24_000 + "true",
+    "minus": "-" * 24_000 + "1",
+    "in": "1" + " in 1" * 24_000,
+    "choice": "true?1:" * 24_000 + "1",
+    "brackets": "(" * 24_000 + "1" + ")" * 24_000,
+    "calls": "size(" * 24_000 + "1" + ")" * 24_000,
+    "methods": "event" + ".size()" * 24_000,
+    "in a text": "'" + "." * 100_000 + "'",
+}
+
+
+@pytest.mark.parametrize("kind", ["Expression", "StateExpression"])
+@pytest.mark.parametrize("form", LONG)
+def test_an_expression_that_overflows_the_compilers_stack_is_refused(form: str, kind: str) -> None:
+    """In a process of its own: without the limit it ends by SIGSEGV."""
+    program = (
+        "import sys\n"
+        "from penstock.core.errors import ConfigError\n"
+        f"from penstock.core.expression import {kind}\n"
+        f"try: {kind}(sys.stdin.read())\n"
+        "except ConfigError as error: print(error.message, error.received, error.allowed)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=LONG[form], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is too long" in done.stdout
+    assert len(done.stdout) < 500
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "event" + ".a" * MAX_OPERATORS,
+        "event == 1" + " || event == 1" * (MAX_OPERATORS // 4 - 1),
+        "event" + "[0]" * MAX_OPERATORS,
+        "event.total in [" + ",".join(["1.5"] * 480) + "]",
+        "'" + "a" * (MAX_LENGTH - 2) + "'",
+    ],
+)
+def test_an_expression_within_the_limits_compiles_on_a_small_stack(source: str) -> None:
+    """Half a megabyte, a sixteenth of what threads have on Linux."""
+    failures: list[BaseException] = []
+
+    def compiled() -> None:
+        try:
+            Expression(source)
+        except BaseException as error:  # noqa: BLE001 - shown below
+            failures.append(error)
+
+    before = threading.stack_size(512 * 1024)
+    try:
+        thread = threading.Thread(target=compiled)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join(60)
+    assert not failures

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import threading
 
+import psutil
 import pytest
 
 from penstock.config.spec import ConnectionSpec
@@ -135,3 +137,27 @@ def test_a_wrong_token_callback_is_told(name: str) -> None:
 )
 def test_whether_the_client_knows_a_property(name: str, value: str, *, known: bool) -> None:
     assert knows_property(name, value) is known
+
+
+def test_checking_a_connection_of_many_hosts_starts_no_thread_per_host() -> None:
+    """Names and values are checked without addresses: nothing is looked up, nothing is connected to."""
+    hosts = ",".join(f"127.0.0.{n % 250 + 1}:{9000 + n}" for n in range(300))
+    process, most, over = psutil.Process(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal most
+        while not over.is_set():
+            most = max(most, process.num_threads())
+
+    config_of()  # starts what stays
+    before = process.num_threads()
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for _ in range(5):
+            KafkaClientConfig.of(ConnectionSpec(bootstrap=hosts))
+    finally:
+        over.set()
+        watcher.join()
+    assert most - before <= 8, "a client without brokers has a few threads of its own, for a moment"
+    assert process.num_threads() <= before + 1

@@ -1,4 +1,4 @@
-"""Who may do what, where addresses lead, what is masked, and how often one may fail to log in."""
+"""Who may do what, what is masked, and how often one may fail to log in."""
 
 from __future__ import annotations
 
@@ -9,15 +9,11 @@ import pytest
 from penstock.config.http_settings import MaskRule
 from penstock.core.clock import Clock
 from penstock.core.errors import ConfigError
-from penstock.kafka.network_probe import Address
-from penstock.service import outbound
 from penstock.service.access import RIGHTS, ROLES, Actor, NotAllowed, Role, allows, at_most, require, system_actor
 from penstock.service.attempts import Attempts, TooManyAttempts, address_key, token_key, user_key
 from penstock.service.masking import Masking
-from penstock.service.outbound import Outbound
 from penstock.service.passwords import hash_password, verify_password
 from penstock.store import Store
-from penstock.workflows.public_address import AddressRefusedError
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -44,45 +40,6 @@ def test_the_weaker_of_two_roles() -> None:
     assert at_most("admin", "viewer") == "viewer"
     assert at_most("viewer", "admin") == "viewer"
     assert at_most(None, "admin") is None
-
-
-@pytest.mark.parametrize(
-    "host",
-    ["127.0.0.1", "localhost", "10.1.2.3", "169.254.169.254", "[::1]", "0x7f000001", "127.1", "2130706433", "0", ""],
-)
-def test_hosts_inside_the_house_are_refused(host: str) -> None:
-    with pytest.raises(AddressRefusedError):
-        Outbound().check(host)
-
-
-def test_every_address_of_a_name_is_checked_and_returned_for_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"good.example": ["93.184.216.34"], "mixed.example": ["93.184.216.34", "10.0.0.1"]}
-    monkeypatch.setattr(outbound, "resolve", lambda host: answers[host])
-    assert Outbound().check("good.example") == ["93.184.216.34"]
-    with pytest.raises(AddressRefusedError, match=r"mixed.example \(10.0.0.1\)"):
-        Outbound().check("mixed.example")
-    assert Outbound(["10.0.0.0/8"]).check("mixed.example") == ["93.184.216.34", "10.0.0.1"]
-    assert Outbound(["Mixed.example"]).check("mixed.example.") == ["93.184.216.34", "10.0.0.1"]
-
-
-def test_a_cluster_in_use_opens_its_ports_and_nothing_else_on_its_machines() -> None:
-    known = Outbound(clusters=[Address("LocalHost", 9092), Address("127.0.0.1", 9093)])
-    assert known.check("localhost", 9092)
-    assert known.check("127.0.0.1", 9093) == ["127.0.0.1"]
-    for host, port in (("127.0.0.1", 22), ("127.0.0.1", 9092), ("localhost", None), ("127.0.0.1", None)):
-        with pytest.raises(AddressRefusedError):
-            known.check(host, port)
-    assert known.knows("localhost:9092,127.0.0.1:9093")
-    assert not known.knows("localhost:9092,127.0.0.1:22")
-
-
-def test_a_name_without_an_address_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: str) -> list[str]:
-        raise OSError(-2, "Name or service not known")
-
-    monkeypatch.setattr(outbound, "resolve", fails)
-    with pytest.raises(ConfigError, match="has no address"):
-        Outbound().check("nothing.example")
 
 
 def test_masks_follow_paths_through_lists() -> None:

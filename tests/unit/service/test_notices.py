@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from penstock.config.http_settings import ApiSettings
 from penstock.config.settings import Settings
 from penstock.core.errors import ConfigError
 from penstock.service.notices import Mailer, Notices
@@ -236,11 +237,12 @@ def test_what_gathers_while_a_digest_is_sent_is_in_the_next(scene: Scene, mails:
 def test_the_projects_own_addresses_are_told_and_may_be_secret(scene: Scene) -> None:
     with HookServer() as hook:
         address = f"json://127.0.0.1:{hook.port}/"
-        hidden = SecretBox.of(scene.store, scene.settings).hidden({"notify": [address], "allow_private": True})
+        hidden = SecretBox.of(scene.store, scene.settings).hidden({"notify": [address]})
         name = scene.desk.query("SELECT name FROM penstock_projects")[0][0]
         scene.store.projects.save(scene.desk.project, name, settings=hidden)
         scene.fail(1)
-        assert Notices(scene.store, scene.settings).look() == 1
+        opened = scene.settings.model_copy(update={"api": ApiSettings(networks=["127.0.0.0/8"])})
+        assert Notices(scene.store, opened).look() == 1
         (request,) = hook.requests
     assert json.loads(request.body)["title"] == "Kafka trigger failure on Lab results"
     (noted,) = scene.store.pipelines.history(f"trigger-{scene.desk.trigger}")

@@ -66,7 +66,7 @@ def callback(
 def _provider(desk: Desk) -> SingleSignOn:
     if desk.settings.http.auth != "oidc":
         raise NotFound("there is no single sign-on here", hint="set http.auth to oidc")
-    return SingleSignOn(desk.store, desk.settings.oidc)
+    return SingleSignOn(desk.store, desk.settings.oidc, desk.settings.api.networks)
 
 
 def _back(desk: Desk, request: Request) -> str:

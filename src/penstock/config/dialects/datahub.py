@@ -71,8 +71,8 @@ def is_datahub(data: Mapping[str, Any]) -> bool:
     return given.get("format", "datahub") == "datahub" and not given.keys() & {"topics", "topic_pattern"}
 
 
-def compile_datahub(data: dict[str, Any], environ: Mapping[str, str]) -> Compiled:
-    """Compile a document of DataHub's format."""
+def compile_datahub(data: dict[str, Any], environ: Mapping[str, str], *, files: bool = True) -> Compiled:
+    """Compile a document of DataHub's format; without `files`, failed events go to no folder that it does not name."""
     compiled = Compiled(dict(data))
     for section, known in (("options", set(OptionsSpec.model_fields)), ("datahub", set(DATAHUB_KEYS))):
         compiled.warnings += _drop_unknown(compiled.data, section, known)
@@ -84,7 +84,8 @@ def compile_datahub(data: dict[str, Any], environ: Mapping[str, str]) -> Compile
     else:
         compiled.warnings += _drop_outlived(compiled.data)
     _retry_the_chain(compiled.data)
-    _keep_failed_events(compiled.data)
+    if files:
+        _keep_failed_events(compiled.data)
     if "filter" in compiled.data:
         _compile_filter(compiled)
     return compiled

@@ -255,7 +255,8 @@ class RunScheduler:
 
     def _request(self, *, claims: bool) -> RunsRequest:
         token = f"{self._instance}/{next(self._numbers)}-{new_id()}"
-        return RunsRequest(self._settings.store_url, self._key(), token, claims)
+        api = self._settings.api
+        return RunsRequest(self._settings.store_url, self._key(), token, claims, tuple(api.allow), tuple(api.networks))
 
     def _key(self) -> str | None:
         try:

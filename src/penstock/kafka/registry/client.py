@@ -13,6 +13,8 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from penstock.core.errors import ConfigError, PenstockError, Unavailable
+from penstock.core.net.guard import UNGUARDED, AddressGuard
+from penstock.core.net.http import guarded_client
 from penstock.kafka.registry.call_times import note_call
 
 
@@ -53,9 +55,16 @@ _JAVA_SOURCES = {"basic.auth.credentials.source"}
 
 
 class Registry:
-    """Client of one registry (one or more URLs, tried in turn); safe to share between threads."""
+    """Client of one registry (one or more URLs, tried in turn); safe to share between threads. Redirects are not
+    followed, and a `guard` decides which addresses are contacted."""
 
-    def __init__(self, url: str, config: Mapping[str, Any] | None = None, timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        config: Mapping[str, Any] | None = None,
+        timeout: float = 5.0,
+        guard: AddressGuard = UNGUARDED,
+    ) -> None:
         self.url = url
         settings = {
             "timeout": timeout,
@@ -65,6 +74,8 @@ class Registry:
         } | client_settings(config or {})
         try:
             self._client: Any = SchemaRegistryClient.new_client(settings | {"url": url})
+            if not guard.allow_private:
+                _keep_to(guard, self._client)
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError(
                 f"the schema registry client refuses its configuration: {error}", received=sorted(settings)
@@ -144,6 +155,14 @@ class Registry:
     def shown(self) -> str:
         """The URL without user and password."""
         return ",".join(without_user(part.strip()) for part in self.url.split(","))
+
+
+def _keep_to(guard: AddressGuard, client: Any) -> None:
+    """Replace the HTTP session of Confluent's client, which has no setting for it. `mock://` has none."""
+    rest = getattr(client, "_rest_client", None)
+    if rest is not None:
+        rest.session.close()
+        rest.session = guarded_client(guard, verify=rest.verify, timeout=rest.timeout, auth=rest.auth)
 
 
 def without_user(url: str) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.client
 import json
 import random
 import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
+import httpx2
+
 from penstock.config.wire import RegistryDialect
 from penstock.core.errors import ConfigError, PenstockError
+from penstock.core.net.guard import UNGUARDED, AddressGuard, AddressRefused
+from penstock.core.net.http import guarded_client
 from penstock.kafka.registry.call_times import note_call
 from penstock.kafka.registry.client import (
     RegistrySchema,
@@ -31,7 +32,11 @@ _PATHS: dict[RegistryDialect, str] = {
     "gobblin": "/id={}",
     "confluent": "/schemas/ids/{}",
 }
-_HEADERS = {"Content-Type": "application/vnd.schemaregistry.v1+json", "Response-Type": "PLAIN_STRING"}
+_HEADERS = {
+    "Accept-Encoding": "identity",  # L7: a small answer could unpack to a huge one
+    "Content-Type": "application/vnd.schemaregistry.v1+json",
+    "Response-Type": "PLAIN_STRING",
+}
 _UNPARSABLE = 50005
 """The code that the original gives to an error without a readable body."""
 _LARGEST = 10_000_000
@@ -41,10 +46,16 @@ _SAYS_NO = (400, 404, 422)
 
 
 class DialectRegistry:
-    """Schemas by id. Begins with a random address and goes to the next where one does not answer."""
+    """Schemas by id. Begins with a random address and goes to the next where one does not answer. Redirects are not
+    followed, and a `guard` decides which addresses are contacted."""
 
     def __init__(
-        self, urls: str, dialect: RegistryDialect, config: Mapping[str, Any] | None = None, timeout: float = 5.0
+        self,
+        urls: str,
+        dialect: RegistryDialect,
+        config: Mapping[str, Any] | None = None,
+        timeout: float = 5.0,
+        guard: AddressGuard = UNGUARDED,
     ) -> None:
         settings = client_settings(config or {})
         self._bases = [url.strip().rstrip("/") for url in urls.split(",") if url.strip()]
@@ -55,8 +66,8 @@ class DialectRegistry:
         self._login = settings.get("basic.auth.user.info")
         secure = any(base.lower().startswith("https:") for base in self._bases)
         # Only for https: making a TLS context takes a tenth of a second.
-        handlers = [urllib.request.HTTPSHandler(context=_tls(settings))] if secure else []
-        self._opener = urllib.request.build_opener(*handlers)
+        tls = _tls(settings) if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._client = guarded_client(guard, verify=tls, timeout=self._timeout)
 
     def schema(self, schema_id: Any) -> RegistrySchema:
         """The schema of an id; raises `UnknownSchema` or `RegistryUnavailable`."""
@@ -77,7 +88,7 @@ class DialectRegistry:
         return f"answers in {self._dialect}'s dialect"
 
     def close(self) -> None:
-        self._opener.close()
+        self._client.close()
 
     def _resolve(self, answer: Any, where: str, found: dict[str, str]) -> tuple[str, str]:
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str):
@@ -112,46 +123,62 @@ class DialectRegistry:
         raise trouble or RegistryUnavailable("no schema registry is named")
 
     def _ask(self, url: str, where: str) -> Any:
+        bare, headers = self._request(url)
         try:
-            with self._opener.open(self._request(url), timeout=self._timeout) as answer:
-                status, body = answer.status, answer.read(_LARGEST)
-        except urllib.error.HTTPError as error:
-            raise _translated(error, where) from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+            with self._client.stream("GET", bare, headers=headers) as answer:
+                body = _read(answer)
+        except AddressRefused as error:
+            raise RegistryUnavailable(f"{where}: {error.message}", hint=error.hint) from None
+        except (OSError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            reason = str(error) or type(error).__name__
             raise RegistryUnavailable(f"{where}: {reason}", hint="is the registry up and its URL right?") from None
-        if status == 204:
+        if not answer.is_success:
+            raise _translated(answer, body, where)
+        if answer.status_code == 204:
             raise UnknownSchema(f"{where}: HTTP 204, no schema")
         try:
             return json.loads(body)
         except ValueError:
             raise _no_schema(where) from None
 
-    def _request(self, url: str) -> urllib.request.Request:
-        parts = urlsplit(url)
+    def _request(self, url: str) -> tuple[str, dict[str, str]]:
+        parts, headers = urlsplit(url), dict(_HEADERS)
         bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-        request = urllib.request.Request(bare, headers=dict(_HEADERS))  # noqa: S310 - the spec takes http and https only
         login = self._login
         if login is None and parts.username is not None:
             login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         if self._token is not None:
-            request.add_header("Authorization", f"Bearer {self._token}")
+            headers["Authorization"] = f"Bearer {self._token}"
         elif login is not None:
-            request.add_header("Authorization", f"Basic {base64.b64encode(str(login).encode()).decode()}")
-        return request
+            headers["Authorization"] = f"Basic {base64.b64encode(str(login).encode()).decode()}"
+        return bare, headers
 
 
-def _translated(error: urllib.error.HTTPError, where: str) -> PenstockError:
+def _read(answer: httpx2.Response) -> bytes:
+    """The answer's body, up to the limit."""
+    body = b""
+    for chunk in answer.iter_raw():
+        body += chunk
+        if len(body) > _LARGEST:
+            break
+    return body[:_LARGEST]
+
+
+def _translated(answer: httpx2.Response, body: bytes, where: str) -> PenstockError:
+    status = answer.status_code
+    if answer.is_redirect:
+        return RegistryUnavailable(
+            f"{where}: HTTP {status}, a redirect, which is not followed", hint="name the address that it leads to"
+        )
     try:
-        body = error.read(_LARGEST)
-        said: Any = json.loads(body) if body else {"error_code": error.code, "message": error.reason}
+        said: Any = json.loads(body) if body else {"error_code": status, "message": answer.reason_phrase}
         code, message = int(said["error_code"]), str(said.get("message"))
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         code, message = _UNPARSABLE, "an answer that is no registry's"
-    text = f"{where}: HTTP {error.code}, {message} (error {code})"[:500]
-    if error.code in _SAYS_NO and code != _UNPARSABLE:
+    text = f"{where}: HTTP {status}, {message} (error {code})"[:500]
+    if status in _SAYS_NO and code != _UNPARSABLE:
         return UnknownSchema(text)
-    if error.code in (401, 403):
+    if status in (401, 403):
         hint = "check schema.registry.basic.auth.user.info, schema.registry.bearer.auth.token, certificates"
         return RegistryUnavailable(text, hint=hint)
     return RegistryUnavailable(text, hint="is the registry up and its URL right?")

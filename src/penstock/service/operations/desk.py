@@ -13,20 +13,22 @@ from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError, Unavailable
+from penstock.core.net.guard import AddressGuard
 from penstock.core.status import PipelineStatus
 from penstock.engine.instance import Instance
 from penstock.engine.pipelines.stats import PipelineView
 from penstock.service.access import Actor, NotFound, Right, allows, require
 from penstock.service.letter_jobs import LetterJobs
 from penstock.service.masking import Masking
-from penstock.service.outbound import Outbound
+from penstock.service.outbound import caller_guard
 from penstock.service.pipelines import PipelineView as Wanted
 from penstock.service.pipelines import list_pipelines
 from penstock.service.refusals import Limits
 from penstock.service.replay_jobs import ReplayJobs
+from penstock.service.secrets import SecretBox
 from penstock.service.specs import current_spec
 from penstock.service.status import pipeline_statuses
-from penstock.service.submitted import check_submitted
+from penstock.service.submitted import check_submitted, require_valid
 from penstock.service.trigger_specs import PREFIX, pipeline_name
 from penstock.service.triggers import trigger_spec
 from penstock.service.workflows import full_names
@@ -36,6 +38,8 @@ T = TypeVar("T")
 
 FRESH: Final = 1.0
 """Seconds for which what was read is shown again: several pages and streams cost one question."""
+_LOOKUPS: Final = 10.0
+"""Seconds that look-ups of names for one request take together at most."""
 _LETTERS_FRESH: Final = 5.0
 """The same for counts of dead letters: of a million, counting takes a tenth of a second."""
 _LETTERS_OLD: Final = 2 * _LETTERS_FRESH
@@ -113,10 +117,8 @@ class Desk:
         if (running := self._running().get(name)) is not None:
             return running
         if (kept := self.store.managed.get(name)) is not None:
-            found = check_submitted(kept.text, Limits(frozenset(self.settings.api.allow), self.outbound(), os.environ))
-            if found.spec is not None and "$ref" not in kept.text:
-                return found.spec
-            raise ConfigError(f"{name} refers to secrets, which only its instance knows", received=name)
+            limits = Limits(frozenset(self.settings.api.allow), self.outbound(), os.environ, self.named_secrets)
+            return require_valid(check_submitted(kept.text, limits))
         trigger = self.store.triggers.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
         if trigger is not None and trigger.deleted_at is None:
             return trigger_spec(self.store, self.settings, trigger)
@@ -127,9 +129,13 @@ class Desk:
             error.hint = "ask the API of an instance that runs it"
             raise
 
-    def outbound(self) -> Outbound:
-        """Hosts that callers may name: listed ones, and clusters that pipelines here read from already."""
-        return Outbound.beside(self.settings.api.networks, self._running().values())
+    def named_secrets(self) -> dict[str, str]:
+        """The store's named secrets in plain text."""
+        return SecretBox.of(self.store, self.settings).named()
+
+    def outbound(self) -> AddressGuard:
+        """Addresses that callers may name: public and listed ones, and clusters of pipeline files. For one request."""
+        return caller_guard(self.settings.api.networks, self._running().values()).within(_LOOKUPS)
 
     def project_of(self, pipeline: str) -> str | None:
         """The project that a pipeline belongs to; those in files belong to none."""

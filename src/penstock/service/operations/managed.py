@@ -25,12 +25,12 @@ class NotManaged(PenstockError, Terminal):
 
 def validate_text(desk: Desk, actor: Actor, text: str) -> Validation:
     """What is right and wrong with a document, as far as this actor may use it; nothing is kept."""
-    require_somewhere(actor, "pipelines.view")
+    require_somewhere(actor, "pipelines.edit")
     found = check_submitted(text, limits_of(desk, actor, "pipelines.edit"))
     return Validation(
         valid=found.spec is not None,
         name=found.spec.name if found.spec else None,
-        spec=found.spec.shown() if found.spec else None,
+        spec=found.shown(),
         problems=[ProblemView.of(problem) for problem in found.problems],
         warnings=[ProblemView.of(warning) for warning in found.warnings],
     )

@@ -32,7 +32,7 @@ def limits_of(desk: Desk, actor: Actor, right: Right, project: str | None = None
     admin = actor.role == "admin" and allows(actor, right, project)
     allowed = frozenset(desk.settings.api.allow) if admin else frozenset[str]()
     owners, known = _owners(desk, actor, right, project), frozenset(desk.store.secrets.names())
-    return Limits(allowed, desk.outbound(), os.environ, owners=owners, known=known)
+    return Limits(allowed, desk.outbound(), os.environ, desk.named_secrets, owners, known)
 
 
 def _owners(desk: Desk, actor: Actor, right: Right, project: str | None) -> frozenset[str] | None:

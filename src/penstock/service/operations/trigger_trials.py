@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from penstock.config.spec import PipelineSpec
 from penstock.core.errors import ConfigError
-from penstock.kafka.network_probe import Address
+from penstock.core.net.guard import UNGUARDED, AddressGuard, plain_name
 from penstock.service.access import Actor
 from penstock.service.connection_test import ConnectionReport, MessagePreview, preview_messages, try_connection
 from penstock.service.operations.desk import Desk
@@ -14,7 +15,6 @@ from penstock.service.operations.scoping import limits_of
 from penstock.service.operations.trigger_lookup import compiled, row_of, trigger_of
 from penstock.service.operations.trigger_models import NewTrigger, TriggerChange
 from penstock.service.operations.workflow_lookup import workflow_of
-from penstock.service.outbound import Outbound
 from penstock.store.work.model import TriggerRow, WorkflowRow
 
 LONGEST: Final = 30.0
@@ -32,8 +32,8 @@ def try_draft(
     desk: Desk, actor: Actor, draft: TriggerChange, *, trigger_id: str | None = None, timeout: float = 5.0
 ) -> ConnectionReport:
     """The same for one that is not saved, or not as it is written here."""
-    spec, outbound = _drafted(desk, actor, draft, trigger_id)
-    return try_connection(spec, outbound, _bounded(timeout))
+    spec, guard = _drafted(desk, actor, draft, trigger_id)
+    return try_connection(spec, guard, _bounded(timeout))
 
 
 def preview(
@@ -42,13 +42,13 @@ def preview(
     """The last messages as the trigger would take them in, newest first; nothing is taken in."""
     if not 1 <= last <= MOST_PREVIEWED:
         raise ConfigError("the number of messages is out of range", received=last, allowed=f"1 to {MOST_PREVIEWED}")
-    spec, outbound = _drafted(desk, actor, draft, trigger_id)
-    return preview_messages(spec, outbound, desk.masking, last, skips=draft.tombstones == "skip")
+    spec, guard = _drafted(desk, actor, draft, trigger_id)
+    return preview_messages(spec, guard, desk.masking, last, skips=draft.tombstones == "skip")
 
 
 def _drafted(
     desk: Desk, actor: Actor, draft: TriggerChange, trigger_id: str | None
-) -> tuple[PipelineSpec, Outbound | None]:
+) -> tuple[PipelineSpec, AddressGuard]:
     before: TriggerRow | None = None
     if trigger_id is not None:
         before, workflow = trigger_of(desk, actor, "triggers.test", trigger_id)
@@ -60,14 +60,15 @@ def _drafted(
     return compiled(desk, row, workflow), _reachable(desk, actor, before, workflow)
 
 
-def _reachable(desk: Desk, actor: Actor, row: TriggerRow | None, workflow: WorkflowRow) -> Outbound | None:
-    """Where a test may connect to; None: anywhere."""
+def _reachable(desk: Desk, actor: Actor, row: TriggerRow | None, workflow: WorkflowRow) -> AddressGuard:
+    """Where a test may connect to."""
     limits = limits_of(desk, actor, "triggers.test", workflow.project_id)
     if "private" in limits.allowed:
-        return None
-    if actor.role == "admin" and row is not None:
-        saved = [Address(str(host), int(port)) for host, port in row.kafka_configuration.get("hosts") or ()]
-        return Outbound(desk.settings.api.networks, saved)
+        return UNGUARDED
+    if actor.role == "admin" and row is not None and workflow.origin != "store":
+        # The cluster of a workflow's file; what its brokers advertise is checked all the same.
+        saved = {(plain_name(str(host)), int(port)) for host, port in row.kafka_configuration.get("hosts") or ()}
+        return replace(limits.outbound, brokers=limits.outbound.brokers | saved)
     return limits.outbound
 
 

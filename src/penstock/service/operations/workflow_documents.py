@@ -32,7 +32,7 @@ from penstock.store.work.model import ProjectRow, WorkflowRow
 
 def validate_text(desk: Desk, actor: Actor, text: str) -> Validation:
     """What is right and wrong with a document, as far as this actor may use it; nothing is kept."""
-    require_somewhere(actor, "workflows.view")
+    require_somewhere(actor, "workflows.edit")
     named = named_in(text)
     project = desk.store.projects.get(named.project or DEFAULT_PROJECT)
     seen = project if project is not None and allows(actor, "workflows.view", project.id) else None
@@ -58,7 +58,8 @@ def create(desk: Desk, actor: Actor, text: str) -> WorkflowDetail:
             raise NotFound("no such project", received=named.project, hint="GET /api/v1/projects lists them")
     else:
         require(actor, "workflows.edit", project.id)
-    spec = _valid(_checked(desk, actor, text, project, None))
+    found = _checked(desk, actor, text, project, None)
+    spec = _valid(found)
     _may_feed(actor, spec)
     if project is not None and desk.store.workflows.get(project.id, spec.name) is not None:
         raise Taken("the project has a workflow of this name", received=spec.full_name, hint="replace that one")
@@ -67,7 +68,7 @@ def create(desk: Desk, actor: Actor, text: str) -> WorkflowDetail:
     owner = project.id if project else None
     with audited(desk.store, actor, "workflows.create", f"workflow/{row_id}", project=owner) as change:
         owner = (project or save_project(desk.store, box, spec.project)).id
-        definition = box.hidden(spec.definition())
+        definition = box.hidden(found.definition())
         row = WorkflowRow(id=row_id, project_id=owner, name=spec.name, concurrency=spec.concurrency)
         saved = desk.store.workflows.apply(row, definition, version_of(definition))
         change.after = text
@@ -78,10 +79,11 @@ def replace(desk: Desk, actor: Actor, workflow: str, text: str, revision: int | 
     """Keep other steps and edges; its triggers stay. `Changed` where the revision is not this one."""
     row = workflow_of(desk, actor, "workflows.edit", workflow)
     project = desk.store.projects.get(row.project_id)
-    spec = _valid(_named(row, project, _checked(desk, actor, text, project, row)))
+    found = _named(row, project, _checked(desk, actor, text, project, row))
+    spec = _valid(found)
     _may_feed(actor, spec)
     box, before = SecretBox.of(desk.store, desk.settings), _definition(desk, row)
-    definition = box.hidden(spec.definition()) | {name: before[name] for name in ("lightning",) if name in before}
+    definition = box.hidden(found.definition()) | {name: before[name] for name in ("lightning",) if name in before}
     changed = WorkflowRow(id=row.id, project_id=row.project_id, name=row.name, concurrency=spec.concurrency)
     passing = lasts_until(row.origin)
     with audited(

@@ -9,12 +9,13 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Annotated, Any, Final
 
 import orjson
 from pydantic import Field
 
 from penstock.config.model import Model
+from penstock.core.declarations import REFERABLE, Needs
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError
 from penstock.core.event import json_bytes
@@ -30,11 +31,11 @@ _LOOK_EVERY: Final = 0.1
 class CommandStepConfig(Model):
     """Keys of a `command` step."""
 
-    argv: list[str] = Field(min_length=1)
+    argv: Annotated[list[str], Needs("command", "a program")] = Field(min_length=1)
     """Program and arguments, without a shell. The program is in PATH, or a path from the workflow file's folder."""
     timeout: Duration | None = Field(default=None, gt=0)
     """A program that runs for longer is killed with all it started; default: the run's own timeout."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Annotated[dict[str, str], REFERABLE] = Field(default_factory=dict)
     """Added to the environment, which is Penstock's own without its `PENSTOCK_*` settings."""
 
 

@@ -6,22 +6,23 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import orjson
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
-from aiohttp.resolver import ThreadedResolver
+from aiohttp import ClientError, ClientSession, ClientTimeout
 from pydantic import Field, field_validator
-from yarl import URL
 
 from penstock.config.model import Model
+from penstock.core.declarations import PRIVATE, REFERABLE, Address
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError
 from penstock.core.event import json_bytes
 from penstock.core.expression import StateExpression
+from penstock.core.net.async_http import guarded_connector
+from penstock.core.net.guard import AddressRefused, AllowPrivate, guard_of
+from penstock.core.net.url import parse_url
 from penstock.core.plugin_config import parse_config
 from penstock.workflows.failing import StepFailed
-from penstock.workflows.public_address import AddressRefusedError, PublicResolver, check_literal, is_disguised
 from penstock.workflows.steps.step import State, Step, StepContext
 
 _ANSWER: Final = 10 * 1024 * 1024
@@ -35,11 +36,11 @@ T = TypeVar("T")
 class HttpStepConfig(Model):
     """Keys of an `http` step."""
 
-    url: str
+    url: Annotated[str, Address("url"), REFERABLE]
     """Where to send; http or https."""
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"] = "POST"
     """HTTP method."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], REFERABLE] = Field(default_factory=dict)
     """Added to the request."""
     header_expressions: dict[str, str] = Field(default_factory=dict)
     """Headers as CEL over `state`; what is no text becomes JSON."""
@@ -48,17 +49,14 @@ class HttpStepConfig(Model):
     send none."""
     timeout: Duration = Field(default=30.0, gt=0)
     """A request that takes longer fails."""
-    allow_private: bool = False
-    """True: addresses of the local machine and of private networks may be called."""
+    allow_private: Annotated[AllowPrivate, PRIVATE] = False
+    """True: any address may be called, also of the local machine and of private networks. A list of networks and host
+    names: these as well as public ones."""
 
     @field_validator("url")
     @classmethod
     def _usable(cls, url: str) -> str:
-        parsed = URL(url)
-        if parsed.scheme not in {"http", "https"} or not parsed.host:
-            raise ValueError("a URL like https://example.org/patients is wanted")
-        if is_disguised(parsed.host):
-            raise ValueError("an address is written as four numbers: 192.0.2.1")
+        parse_url(url, allow_userinfo=True, example="https://example.org/patients")
         return url
 
 
@@ -67,12 +65,12 @@ class HttpStep(Step):
 
     def __init__(self, config: dict[str, Any], folder: str | None) -> None:  # noqa: ARG002 - as of the other kinds
         self._config = parse_config(HttpStepConfig, config, "http")
-        self._url = URL(self._config.url)
-        if not self._config.allow_private:
-            try:
-                check_literal(self._url.host or "")
-            except AddressRefusedError as error:
-                raise ConfigError(f"http: `url`: {error.message}", received=error.received, hint=error.hint) from None
+        self._url = parse_url(self._config.url, allow_userinfo=True)
+        self._guard = guard_of(self._config.allow_private)
+        try:
+            self._guard.check_literal(self._url.raw_host or "")
+        except AddressRefused as error:
+            raise ConfigError(f"http: `url`: {error.message}", received=error.received, hint=error.hint) from None
         named = self._config.body in {"state", "none"}
         self._body = None if named else StateExpression(self._config.body)
         self._headers = {name: StateExpression(text) for name, text in self._config.header_expressions.items()}
@@ -120,9 +118,8 @@ class HttpStep(Step):
 
     def _open(self) -> ClientSession:
         if self._session is None:
-            resolver = ThreadedResolver() if self._config.allow_private else PublicResolver()
             self._session = ClientSession(
-                connector=TCPConnector(limit=_CONNECTIONS, resolver=resolver),
+                connector=guarded_connector(self._guard, _CONNECTIONS),
                 timeout=ClientTimeout(total=self._config.timeout),
             )
         return self._session

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
 from penstock.config.model import Model
+from penstock.core.declarations import REFERABLE, Needs
 from penstock.core.loading import bind, load_object
 from penstock.core.plugin_config import parse_config
 from penstock.workflows.steps.step import State, Step, StepContext
@@ -20,9 +21,9 @@ _LOOK_EVERY: Final = 1.0
 class PythonStepConfig(Model):
     """Keys of a `python` step."""
 
-    callable: str
+    callable: Annotated[str, Needs("python", "a Python function")]
     """`module:function` or `./file.py:function`; called as `f(state)` or `f(state, config)`, by its signature."""
-    config: dict[str, Any] = Field(default_factory=dict)
+    config: Annotated[dict[str, Any], REFERABLE] = Field(default_factory=dict)
     """Handed to the function as its second argument."""
 
 
