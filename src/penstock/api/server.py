@@ -6,7 +6,7 @@ import errno
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import uvicorn
@@ -75,10 +75,13 @@ class Server:
         if_taken: str,
         tls: tuple[str, str] | None = None,
         lifespan: Literal["on", "off"] = "off",
+        trusted_proxies: Sequence[str] = (),
     ) -> None:
-        """`tls`: files of the certificate and its key. `lifespan`: whether the app has things to start and stop."""
+        """`tls`: files of the certificate and its key. `lifespan`: whether the app has things to start and stop.
+        `trusted_proxies`: addresses and networks whose `X-Forwarded-*` headers are believed."""
         self._host = host
         self._tls = tls
+        self._proxies = list(trusted_proxies)
         self._lifespan: Literal["on", "off"] = lifespan
         self._port = port
         self._default_port = default_port
@@ -92,7 +95,13 @@ class Server:
         """Begin to serve; the address, such as `http://127.0.0.1:8642`."""
         listener = self._bind()
         config = uvicorn.Config(
-            self._app, log_config=None, access_log=False, lifespan=self._lifespan, timeout_graceful_shutdown=2
+            self._app,
+            log_config=None,
+            access_log=False,
+            lifespan=self._lifespan,
+            timeout_graceful_shutdown=2,
+            proxy_headers=bool(self._proxies),
+            forwarded_allow_ips=self._proxies,
         )
         if self._tls is not None:
             config.ssl_certfile, config.ssl_keyfile = self._tls
@@ -172,6 +181,7 @@ class HttpServer(Server):
         extend: Callable[[FastAPI], None] | None = None,
         open_to_others: bool = False,
         tls: tuple[str, str] | None = None,
+        trusted_proxies: Sequence[str] = (),
     ) -> None:
         app = make_app(health, metrics)
         if extend is not None:
@@ -184,6 +194,7 @@ class HttpServer(Server):
             if_taken="set PENSTOCK_HTTP_PORT to another port, or leave it out to get the next free one",
             tls=tls,
             lifespan="off" if extend is None else "on",
+            trusted_proxies=trusted_proxies,
         )
 
 

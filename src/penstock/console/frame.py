@@ -211,7 +211,7 @@ async def _frame(visit: Visit, here: str) -> ui.element:
             _theme_button(dark)
             if visit.data.authentication.required:
                 text(visit.who, "who small", "span")
-                button("Log out", lambda: ui.navigate.to("/logout"), "tiny")
+                button("Log out", lambda: ui.run_javascript("penstockLogOut()"), "tiny")
     await _show_banner(visit)
     _keys(visit)
     with box("main") as main:
