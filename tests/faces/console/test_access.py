@@ -61,7 +61,8 @@ def test_the_first_admin_logs_in_with_the_first_token(page: Page, home: Path) ->
     expect(page).to_have_url(re.compile("/login"))
 
 
-def test_a_link_logs_nobody_out(page: Page) -> None:
+def test_a_link_logs_nobody_out(context: BrowserContext) -> None:
+    page = context.new_page()
     page.goto("/")
     log_in(page, "ada@example.org")
     expect(page.locator("h1")).to_have_text("Pipelines")

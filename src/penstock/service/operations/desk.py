@@ -112,14 +112,14 @@ class Desk:
         """As it runs here, else as it is kept in the store, else as it last ran."""
         if (running := self._running().get(name)) is not None:
             return running
+        trigger = self.store.triggers.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
+        if trigger is not None and trigger.deleted_at is None:
+            return trigger_spec(self.store, self.settings, trigger)
         if (kept := self.store.managed.get(name)) is not None:
             found = check_submitted(kept.text, Limits(frozenset(self.settings.api.allow), self.outbound(), os.environ))
             if found.spec is not None and "$ref" not in kept.text:
                 return found.spec
             raise ConfigError(f"{name} refers to secrets, which only its instance knows", received=name)
-        trigger = self.store.triggers.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
-        if trigger is not None and trigger.deleted_at is None:
-            return trigger_spec(self.store, self.settings, trigger)
         try:
             return current_spec(name, [], self.store)
         except ConfigError as error:
@@ -169,8 +169,9 @@ class Desk:
             statuses=statuses,
             wanted={view.pipeline: view for view in list_pipelines(self.store, known=statuses)},
             managed=managed,
-            projects={pipeline_name(row.id): owners[row.workflow_id] for row in triggers}
-            | self.store.managed.projects(),
+            # A trigger's name is its own, also where somebody has kept a pipeline under it.
+            projects=self.store.managed.projects()
+            | {pipeline_name(row.id): owners[row.workflow_id] for row in triggers},
             titles={pipeline_name(row.id): f"{called[row.workflow_id]}/{row.name}" for row in triggers},
             views={view.name: view for view in instance.snapshot()} if instance else {},
         )
