@@ -105,7 +105,11 @@ class Visit:
                 # A page may stay open for longer than a session lasts, or a role.
                 self._actor = self.data.actor(self.request)
                 self._known_until = time.monotonic() + _KNOWN
-            return question(self.data.desk, self._actor, *args, **kwargs)
+            try:
+                return question(self.data.desk, self._actor, *args, **kwargs)
+            except NotAllowed as error:
+                self.data.desk.note_refusal(self._actor, getattr(question, "__name__", "console"), error)
+                raise
 
         return await in_thread(asked)
 

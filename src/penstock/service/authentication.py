@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ import structlog
 from penstock.config.http_settings import HttpSettings
 from penstock.config.settings import Settings
 from penstock.core.clock import SYSTEM, Clock, format_time
-from penstock.core.errors import ConfigError, PenstockError, Terminal
+from penstock.core.errors import ConfigError, PenstockError, Terminal, Unavailable
 from penstock.service.access import Actor, Role, at_most, member_role, system_actor
 from penstock.service.attempts import Attempts, address_key, token_key, user_key
-from penstock.service.audit import audited
+from penstock.service.audit import Recent, audited, record
 from penstock.service.passwords import SHOWN, TOKEN_PREFIX, csrf_of, digest, new_key, same, verify_password
 from penstock.service.pipelines import person
 from penstock.store import PersonRow, Store, TokenRow
@@ -29,6 +30,8 @@ SECURE_COOKIE: Final = "__Host-penstock_session"
 FIRST_TOKEN: Final = "first-token"  # noqa: S105 - the name of a file
 FIRST_TOKEN_AGE: Final = 86_400.0
 """Seconds for which the first token is good."""
+_FAILED_AGAIN: Final = 300.0
+"""Seconds after which another use of a token that is no longer good is written down again."""
 _BY_TOKEN: Final = "token-"  # noqa: S105 - what sessions begin with that a token began
 CSRF_HEADER: Final = "x-csrf-token"
 
@@ -63,6 +66,7 @@ class Authentication:
 
     def __init__(self, store: Store, settings: Settings, clock: Clock = SYSTEM) -> None:
         self._store, self._http, self._settings = store, settings.http, settings
+        self._recent = Recent(_FAILED_AGAIN)
         self._attempts = Attempts(store.failed_logins, settings.http.attempts, clock)
 
     @property
@@ -124,7 +128,10 @@ class Authentication:
                 # own.
                 attempt.succeeded, attempt.forgiven = True, [user_key(email)]
         if user is None or not attempt.succeeded:
-            log.warning("log-in failed", address=address)
+            # Not what was typed: people type passwords where users are asked for.
+            self.note_failure(f"user/{user.email}" if user else "user/unknown", address, by="password")
+            if self._attempts.is_closed(address_key(address), user_key(email)):
+                self._record("session.locked", f"user/{user.email}" if user else "user/unknown", address)
             raise LogInFirst("the user or the password is wrong")
         return self.begin(user, address=address, agent=agent)
 
@@ -148,9 +155,20 @@ class Authentication:
             )
         return self._begun(session, ends, actor)
 
-    def log_out(self, session: str | None) -> None:
+    def log_out(self, session: str | None, actor: Actor) -> None:
         if session:
-            self._store.sessions.end(digest(session))
+            with audited(self._store, actor, "session.end", f"user/{actor.name}"):
+                self._store.sessions.end(digest(session))
+
+    def note_failure(self, subject: str, address: str | None, **data: str) -> None:
+        """Write down that somebody could not log in."""
+        self._record("session.failed", subject, address, **data)
+
+    def _record(self, action: str, subject: str, address: str | None, **data: str) -> None:
+        """Attempts are limited, and so are these rows; the answer does not depend on them."""
+        with contextlib.suppress(Unavailable):
+            somebody = Actor(name="unknown", address=address)
+            record(self._store, somebody, action, subject, outcome="failed", data=data)
 
     def write_first_token(self) -> Path | None:
         """Where a log-in is asked for and nobody could yet: the file, readable by its owner only, with an admin's token
@@ -190,8 +208,11 @@ class Authentication:
             self._attempts.recall(token_key(address))
             self._attempts.check(token_key(address))
             self._attempts.failed(token_key(address))
+            self.note_failure("token/unknown", address, by="token")
             raise LogInFirst("the token is not known", hint="`penstock tokens create` makes one")
         if (refused := self._refused(row)) is not None:
+            if self._recent.is_new(row.id, address or ""):
+                self.note_failure(f"token/{row.name}", address, by="token")
             raise refused
         return row
 

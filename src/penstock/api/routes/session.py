@@ -66,8 +66,8 @@ def who_am_i(auth: Auth, actor: Asking, request: Request) -> SessionView:
 
 
 @router.delete("", status_code=204, summary="Log out")
-def log_out(auth: Auth, _: Asking, request: Request, response: Response) -> None:
-    auth.log_out(auth.session_of(request.cookies))
+def log_out(auth: Auth, actor: Asking, request: Request, response: Response) -> None:
+    auth.log_out(auth.session_of(request.cookies), actor)
     end_cookie(response)
 
 

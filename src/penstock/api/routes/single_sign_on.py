@@ -65,7 +65,11 @@ def callback(
     """Begin a session for whom the provider vouches."""
     kept = _kept(desk, request)
     journey = Journey(state=kept["state"], nonce=kept["nonce"], verifier=kept["verifier"])
-    user = _provider(desk, request).finish(journey, state=state, code=code, back=_back(desk, request))
+    try:
+        user = _provider(desk, request).finish(journey, state=state, code=code, back=_back(desk, request))
+    except LogInFirst as error:
+        auth.note_failure("user/unknown", address_of(request), by="single sign-on", why=error.message)
+        raise
     begun = auth.begin(user, address=address_of(request), agent=request.headers.get("user-agent"))
     response = RedirectResponse(_local(kept["to"]), 303)
     set_cookie(auth, request, response, begun)

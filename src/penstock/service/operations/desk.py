@@ -12,11 +12,12 @@ from typing import Final, TypeVar
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM
-from penstock.core.errors import ConfigError, Unavailable
+from penstock.core.errors import ConfigError, PenstockError, Unavailable
 from penstock.core.status import PipelineStatus
 from penstock.engine.instance import Instance
 from penstock.engine.pipelines.stats import PipelineView
 from penstock.service.access import Actor, NotFound, Right, allows, require
+from penstock.service.audit import Recent, record
 from penstock.service.letter_jobs import LetterJobs
 from penstock.service.masking import Masking
 from penstock.service.outbound import Outbound
@@ -38,6 +39,8 @@ FRESH: Final = 1.0
 """Seconds for which what was read is shown again: several pages and streams cost one question."""
 _LETTERS_FRESH: Final = 5.0
 """The same for counts of dead letters: of a million, counting takes a tenth of a second."""
+_READ_AGAIN: Final = 300.0
+"""Seconds after which a read of the same thing by the same person is written down again."""
 _LETTERS_OLD: Final = 2 * _LETTERS_FRESH
 """Older counts are not shown; until then they are, while somebody counts again."""
 
@@ -87,6 +90,7 @@ class Desk:
             specs=self._running,
             max_replays=settings.dead_letters.max_replays,
         )
+        self._recent = Recent(_READ_AGAIN)
         self._lock = threading.Lock()
         self._snapshot: tuple[float, Snapshot] | None = None
         self._letters: tuple[float, dict[str, int]] | None = None
@@ -95,6 +99,17 @@ class Desk:
     def close(self) -> None:
         """Ends what it has begun; the store is its owner's."""
         self.letter_jobs.close()
+
+    def note_read(self, actor: Actor, action: str, subject: str, project: str | None = None, **data: object) -> None:
+        """Write down that the actor is shown payloads; of what is looked at again and again, every five minutes."""
+        if self._recent.is_new(actor.name, action, subject):
+            record(self.store, actor, action, subject, project=project, data=data)
+
+    def note_refusal(self, actor: Actor, asked: str, error: PenstockError, **data: str) -> None:
+        """Write down that the actor may not do what was asked for. Nothing depends on it."""
+        if self._recent.is_new(actor.name, "refused", asked):
+            with contextlib.suppress(Unavailable):
+                record(self.store, actor, "refused", asked, outcome="failed", data=data | {"error": error.code})
 
     def snapshot(self) -> Snapshot:
         """Pipelines as they are, or were a second ago."""

@@ -170,6 +170,7 @@ def tap(
     there = [stage for stage in wanted if stage not in _STEPS or getattr(flow.spec, _STEPS[stage])]
     if not there:
         raise ConfigError(f"{name} has no such stage", received=", ".join(wanted), allowed="decode, act")
+    desk.note_read(actor, "pipelines.tap", f"pipeline/{name}", desk.project_of(name))
     source = flow.spec.source
     plain = not source.is_foreign and source.config.format in _AS_READ
     opened = instance.taps.open(name, there, per_second, seconds)

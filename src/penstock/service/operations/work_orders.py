@@ -189,6 +189,7 @@ def shown(desk: Desk, actor: Actor, identifier: str) -> rows.WorkOrderDetail:
     found = desk.store.history.show(row.id)
     if found is None:
         raise NotFound(not_found(identifier).message, received=identifier)
+    desk.note_read(actor, "work_orders.read", f"work-order/{row.id}", row.project_id)
     return found
 
 
