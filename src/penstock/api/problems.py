@@ -63,6 +63,7 @@ _TITLES: Final = {
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
+    408: "Too slow",
     409: "In conflict with what is there",
     412: "Changed meanwhile",
     413: "Too large",

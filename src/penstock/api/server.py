@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import socket
@@ -13,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError, Unavailable
@@ -22,6 +24,9 @@ PORTS_TRIED = 50
 """So many ports after the default one are tried before giving up."""
 
 
+_HEAD_SECONDS = 10.0
+"""For the head of a request to arrive."""
+_MAX_MESSAGE = 1_000_000
 _LOOKS = ["GET", "HEAD"]
 """Load balancers and uptime checks often ask for the status alone."""
 
@@ -58,6 +63,46 @@ def make_monitoring(metrics: Callable[[], bytes]) -> FastAPI:
     return app
 
 
+class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # whichever parser is installed
+    """Ends a connection on which the head of a request does not arrive in time: a thousand of those that send a byte a
+    minute would hold as many sockets."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        self._wait()
+        super().data_received(data)
+        if self._answering:
+            self._wait_no_more()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        if self._late is None and not self._answering:
+            self._late = self.loop.call_later(_HEAD_SECONDS, self._end)
+
+    def _wait_no_more(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _end(self) -> None:
+        self._late = None
+        # A socket's connection has another protocol by now.
+        if not self._answering and self.transport.get_protocol() is self:
+            self.transport.close()
+
+
 class Server:
     """Serves an app from `start` to `stop`.
 
@@ -76,12 +121,14 @@ class Server:
         tls: tuple[str, str] | None = None,
         lifespan: Literal["on", "off"] = "off",
         trusted_proxies: Sequence[str] = (),
+        max_message: int = _MAX_MESSAGE,
     ) -> None:
         """`tls`: files of the certificate and its key. `lifespan`: whether the app has things to start and stop.
-        `trusted_proxies`: addresses and networks whose `X-Forwarded-*` headers are believed."""
+        `trusted_proxies`: addresses and networks whose `X-Forwarded-*` headers are believed. `max_message`: bytes of
+        one message of a socket."""
         self._host = host
         self._tls = tls
-        self._proxies = list(trusted_proxies)
+        self._proxies, self._max_message = list(trusted_proxies), max_message
         self._lifespan: Literal["on", "off"] = lifespan
         self._port = port
         self._default_port = default_port
@@ -100,6 +147,9 @@ class Server:
             access_log=False,
             lifespan=self._lifespan,
             timeout_graceful_shutdown=2,
+            http=_TimedProtocol,
+            ws_max_size=self._max_message,
+            server_header=False,
             proxy_headers=bool(self._proxies),
             forwarded_allow_ips=self._proxies,
         )
@@ -182,6 +232,7 @@ class HttpServer(Server):
         open_to_others: bool = False,
         tls: tuple[str, str] | None = None,
         trusted_proxies: Sequence[str] = (),
+        max_message: int = _MAX_MESSAGE,
     ) -> None:
         app = make_app(health, metrics)
         if extend is not None:
@@ -195,6 +246,7 @@ class HttpServer(Server):
             tls=tls,
             lifespan="off" if extend is None else "on",
             trusted_proxies=trusted_proxies,
+            max_message=max_message,
         )
 
 

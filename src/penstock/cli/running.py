@@ -160,5 +160,6 @@ def _server(settings: Settings, watch: Watch, face: Face | None) -> HttpServer:
         extend=face.extend if face else None,
         open_to_others=http.auth != "off",
         trusted_proxies=http.trusted_proxies,
+        max_message=http.max_body,
         tls=(http.tls_certificate, http.tls_key) if http.tls_certificate and http.tls_key else None,
     )
