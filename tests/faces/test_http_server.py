@@ -72,16 +72,14 @@ def test_live_even_while_starting() -> None:
         assert httpx.get(f"{address}/health/live").json() == {"live": True}
         ready = httpx.get(f"{address}/health/ready")
         assert ready.status_code == 503
-        why = {"reason": "starting", "reasons": ["the instance is starting"]}
-        assert ready.json() == {"ready": False, **why, "pipelines": []}
+        assert ready.json() == {"ready": False, "codes": ["starting"], "pipelines": []}
     finally:
         server.stop()
 
 
 def test_an_instance_that_stops_is_not_ready_although_its_pipelines_are_as_wanted() -> None:
     health = instance_health(Stopped(), stopping=True)
-    assert (health.ready, health.reason) == (False, "stopping")
-    assert health.reasons == ["the instance is stopping"]
+    assert (health.ready, health.codes) == (False, ["stopping"])
     assert instance_health(Stopped()).ready, "somebody stopped the pipeline, and nothing else"
 
 
@@ -101,7 +99,7 @@ def test_a_load_balancer_may_ask_for_the_status_alone() -> None:
 )
 def test_ready_names_the_pipeline_that_is_not(state: State, status: int) -> None:
     ready = status == 200
-    server = serve(health_of([View("good", "running"), View("other", state, "because")]), port=0)
+    server = serve(health_of([View("good", "running"), View("other", state, "ada@example.org is unknown")]), port=0)
     address = server.start()
     try:
         answer = httpx.get(f"{address}/health/ready")
@@ -109,9 +107,9 @@ def test_ready_names_the_pipeline_that_is_not(state: State, status: int) -> None
         server.stop()
     assert answer.status_code == status
     body = answer.json()
-    assert body["pipelines"][1] == {"pipeline": "other", "state": state, "ready": ready, "reason": "because"}
-    assert ready or "other" in body["reason"]
-    assert body.get("reasons") == (None if ready else [f"other is {state}: because"])
+    assert body["pipelines"][1] == {"pipeline": "other", "state": state, "ready": ready}
+    assert body.get("codes") == (None if ready else ["pipelines"])
+    assert "ada@example.org" not in answer.text, "nobody has logged in to see what events and targets say"
 
 
 def test_a_pipeline_that_has_failed_on_all_instances_is_told_of_and_holds_no_rollout_back() -> None:
@@ -119,25 +117,22 @@ def test_a_pipeline_that_has_failed_on_all_instances_is_told_of_and_holds_no_rol
     health = health_of(views[:2], failed_everywhere={"thrown"})
     assert health.as_dict() == {
         "ready": True,
-        "reasons": ["thrown is failed: bad event"],
         "pipelines": [
             {"pipeline": "good", "state": "running", "ready": True},
-            {"pipeline": "thrown", "state": "failed", "ready": False, "reason": "bad event"},
+            {"pipeline": "thrown", "state": "failed", "ready": False},
         ],
     }
     both = health_of(views, failed_everywhere={"thrown"})
-    assert (both.ready, both.reason) == (False, "not ready: here"), "the instance before may still run it"
-    assert both.reasons == ["thrown is failed: bad event", "here is failed: no plug-in"]
+    assert (both.ready, both.codes) == (False, ["pipelines"]), "the instance before may still run it"
     waits = health_of([View("thrown", "waiting", "broker away")], failed_everywhere={"thrown"})
     assert not waits.ready, "it was resumed, and an outage is an outage"
 
 
 def test_what_all_pipelines_need_is_a_reason_too() -> None:
-    health = health_of([View("good", "running")], ["the store is away: no answer"])
+    health = health_of([View("good", "running")], ["store"])
     assert health.as_dict() == {
         "ready": False,
-        "reason": "the store is away: no answer",
-        "reasons": ["the store is away: no answer"],
+        "codes": ["store"],
         "pipelines": [{"pipeline": "good", "state": "running", "ready": True}],
     }
 
@@ -145,7 +140,6 @@ def test_what_all_pipelines_need_is_a_reason_too() -> None:
 def test_a_file_that_cannot_be_used_is_told_and_keeps_nothing_from_being_ready() -> None:
     health = health_of([View("good", "running", "it goes on as it was, for its file cannot be used: line 3")])
     assert health.ready
-    assert "line 3" in str(health.pipelines[0].reason)
 
 
 def test_default_port_taken_means_the_next_free_one(taken: int) -> None:

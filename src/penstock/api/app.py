@@ -44,7 +44,7 @@ def mount_api(app: FastAPI, desk: Desk, auth: Authentication) -> None:
     nothing = _Nothing(document)
     for place in ("/api", *(f"{ours}{{path:path}}" for ours in _OURS)):
         app.router.routes.append(Route(place, endpoint=nothing))
-    app.add_middleware(Guards, http=desk.settings.http)
+    app.add_middleware(Guards, http=desk.settings.http, is_https=desk.settings.is_https)
 
 
 def make_api(desk: Desk, auth: Authentication) -> FastAPI:

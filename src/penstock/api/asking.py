@@ -41,6 +41,7 @@ def actor_of(request: Request) -> Actor:
     actor = auth.actor_of(request.headers, request.cookies, address_of(request))
     if actor is None:
         raise LogInFirst("log in first", hint="send a token as `Authorization: Bearer pst_…`, or POST /api/v1/session")
+    request.state.actor = actor
     if request.method not in _SAFE:
         auth.check_csrf(request.headers, request.cookies)
     return actor

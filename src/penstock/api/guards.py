@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -25,19 +26,26 @@ _HEADERS: Final = {
     "x-frame-options": "DENY",
     "cross-origin-resource-policy": "same-origin",
 }
+_SOCKET: Final = "/_nicegui_ws/"
+_TLS_ONLY: Final = "max-age=31536000"
+_BODY_SECONDS: Final = 30.0
+"""Between two parts of a request's body."""
 _PATIENT: Final = "no-store"
 
 
 class Guards:
     """An ASGI layer around the whole app, sockets of the console included."""
 
-    def __init__(self, app: ASGIApp, http: HttpSettings) -> None:
-        self._app, self._http = app, http
+    def __init__(self, app: ASGIApp, http: HttpSettings, *, is_https: bool = False) -> None:
+        """`is_https`: people come over TLS, also where a proxy ends it."""
+        self._app, self._http, self._is_https = app, http, is_https
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        if scope["type"] == "http" and (self._is_https or scope["scheme"] == "https"):
+            send = _over_tls(send)
         headers = Headers(scope=scope)
         refusal = self._refusal(scope, headers)
         if refusal is not None:
@@ -48,7 +56,7 @@ class Guards:
             return
         reply = _with_headers(scope, send) if _is_own(scope["path"]) else send
         body = _Body(receive, reply, self._http.max_body)
-        with contextlib.suppress(BodyTooLarge):
+        with contextlib.suppress(BodyTooLarge, BodyTooSlow):
             await self._app(scope, body.receive, body.send)
         await body.finish(scope)
 
@@ -76,32 +84,44 @@ class BodyTooLarge(Exception):
     """More came than a request may bring."""
 
 
+class BodyTooSlow(Exception):
+    """The rest of a request did not come."""
+
+
 class _Body:
-    """Reads a request's body up to a limit. Beyond, the request ends there, and whatever is answered to that is
-    replaced by the reason."""
+    """Reads a request's body up to a limit, and waits for each part of it for so long. Beyond, the request ends there,
+    and whatever is answered to that is replaced by the reason."""
 
     def __init__(self, receive: Receive, send: Send, limit: int) -> None:
         self._receive, self._send, self._limit = receive, send, limit
-        self._read = 0
-        self._exceeded = self._begun = False
+        self._read, self._whole = 0, False
+        self._refusal: Response | None = None
+        self._begun = False
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        try:
+            # Afterwards only the end of the connection is waited for.
+            async with asyncio.timeout(None if self._whole else _BODY_SECONDS):
+                message = await self._receive()
+        except TimeoutError:
+            self._refusal = problem(408, "too_slow", f"nothing more of the body came within {_BODY_SECONDS:g} s")
+            raise BodyTooSlow from None
         if message["type"] == "http.request":
+            self._whole = not message.get("more_body", False)
             self._read += len(message.get("body", b""))
             if self._read > self._limit:
-                self._exceeded = True
+                self._refusal = _too_large(self._limit)
                 raise BodyTooLarge
         return message
 
     async def send(self, message: Message) -> None:
-        if not self._exceeded or self._begun:
+        if self._refusal is None or self._begun:
             self._begun = True
             await self._send(message)
 
     async def finish(self, scope: Scope) -> None:
-        if self._exceeded and not self._begun:
-            await _too_large(self._limit)(scope, self._receive, self._send)
+        if self._refusal is not None and not self._begun:
+            await self._refusal(scope, self._receive, self._send)
 
 
 def _too_large(limit: int) -> Response:
@@ -112,13 +132,11 @@ def _too_large(limit: int) -> Response:
 
 
 def _is_same_origin(scope: Scope, headers: Headers, host: str) -> bool:
-    """Browsers say where a request comes from; programs do not. A page elsewhere changes nothing, and has no business
-    with the API: it could not read the answers, but open streams and have exports made. People follow links to it."""
+    """Browsers say where a request comes from; programs do not. A page elsewhere changes nothing, and reads nothing: it
+    could open streams, have exports made and pages built. People follow its links, which is all that is let through."""
     site = headers.get("sec-fetch-site")
     elsewhere = scope["type"] == "http" and site is not None and site not in ("same-origin", "none")
-    if scope["type"] == "http" and scope["method"] in _SAFE:
-        return not elsewhere or not scope["path"].startswith(_API) or headers.get("sec-fetch-mode") == "navigate"
-    if elsewhere:
+    if elsewhere and not _is_followed(scope, headers):
         return False
     origin = headers.get("origin")
     if origin is None:
@@ -129,11 +147,28 @@ def _is_same_origin(scope: Scope, headers: Headers, host: str) -> bool:
         return False
 
 
+def _is_followed(scope: Scope, headers: Headers) -> bool:
+    """Whether somebody followed a link to a page, or to an answer of the API."""
+    read = scope["method"] in _SAFE and not scope["path"].startswith(_SOCKET)
+    return read and headers.get("sec-fetch-mode") == "navigate"
+
+
 def _name(host: str) -> str:
     host = host.lower()
     if host.startswith("["):
         return host.partition("]")[0].lstrip("[")
     return host.rpartition(":")[0] if ":" in host else host
+
+
+def _over_tls(send: Send) -> Send:
+    """Browsers that have come over TLS once come over nothing else for a year."""
+
+    async def wrapped(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).setdefault("strict-transport-security", _TLS_ONLY)
+        await send(message)
+
+    return wrapped
 
 
 def _is_own(path: str) -> bool:

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from penstock.config.problems import InvalidConfigError
@@ -62,6 +63,7 @@ _TITLES: Final = {
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
+    408: "Too slow",
     409: "In conflict with what is there",
     412: "Changed meanwhile",
     413: "Too large",
@@ -152,8 +154,12 @@ def handle_errors(app: FastAPI) -> None:
     """Answer every error under `/api` as a problem."""
 
     @app.exception_handler(PenstockError)
-    async def penstock_error(_: Request, error: Exception) -> Response:
+    async def penstock_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, PenstockError)  # noqa: S101 - for the type checker
+        if isinstance(error, NotAllowed | CsrfMissing) and hasattr(request.state, "actor"):
+            asked = f"{request.method} {request.scope['route'].path}"
+            path, noted = request.url.path[:200], app.state.desk.note_refusal
+            await run_in_threadpool(noted, request.state.actor, asked, error, path=path)
         return problem_of(error)
 
     @app.exception_handler(RequestValidationError)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import uvicorn
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from penstock.api.certificates import Certificate
 from penstock.api.connections import bounded, most_connections
@@ -24,6 +26,9 @@ PORTS_TRIED = 50
 """So many ports after the default one are tried before giving up."""
 
 
+_HEAD_SECONDS = 10.0
+"""For the head of a request to arrive."""
+_MAX_MESSAGE = 1_000_000
 _LOOKS = ["GET", "HEAD"]
 """Load balancers and uptime checks often ask for the status alone."""
 
@@ -60,6 +65,46 @@ def make_monitoring(metrics: Callable[[], bytes]) -> FastAPI:
     return app
 
 
+class _TimedProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # whichever parser is installed
+    """Ends a connection on which the head of a request does not arrive in time: a thousand of those that send a byte a
+    minute would hold as many sockets."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        self._wait()
+        super().data_received(data)
+        if self._answering:
+            self._wait_no_more()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        if self._late is None and not self._answering:
+            self._late = self.loop.call_later(_HEAD_SECONDS, self._end)
+
+    def _wait_no_more(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _end(self) -> None:
+        self._late = None
+        # A socket's connection has another protocol by now.
+        if not self._answering and self.transport.get_protocol() is self:
+            self.transport.close()
+
+
 class Server:
     """Serves an app from `start` to `stop`.
 
@@ -77,10 +122,15 @@ class Server:
         if_taken: str,
         tls: tuple[str, str] | None = None,
         lifespan: Literal["on", "off"] = "off",
+        trusted_proxies: Sequence[str] = (),
+        max_message: int = _MAX_MESSAGE,
     ) -> None:
-        """`tls`: files of the certificate and its key. `lifespan`: whether the app has things to start and stop."""
+        """`tls`: files of the certificate and its key. `lifespan`: whether the app has things to start and stop.
+        `trusted_proxies`: addresses and networks whose `X-Forwarded-*` headers are believed. `max_message`: bytes of
+        one message of a socket."""
         self._host = host
         self._tls = tls
+        self._proxies, self._max_message = list(trusted_proxies), max_message
         self._lifespan: Literal["on", "off"] = lifespan
         self._port = port
         self._default_port = default_port
@@ -95,7 +145,16 @@ class Server:
         """Begin to serve; the address, such as `http://127.0.0.1:8642`."""
         listener = self._bind()
         config = uvicorn.Config(
-            self._app, log_config=None, access_log=False, lifespan=self._lifespan, timeout_graceful_shutdown=2
+            self._app,
+            log_config=None,
+            access_log=False,
+            lifespan=self._lifespan,
+            timeout_graceful_shutdown=2,
+            http=_TimedProtocol,
+            ws_max_size=self._max_message,
+            server_header=False,
+            proxy_headers=bool(self._proxies),
+            forwarded_allow_ips=self._proxies,
         )
         if self._tls is not None:
             config.ssl_certfile, config.ssl_keyfile = self._tls
@@ -181,6 +240,8 @@ class HttpServer(Server):
         extend: Callable[[FastAPI], None] | None = None,
         open_to_others: bool = False,
         tls: tuple[str, str] | None = None,
+        trusted_proxies: Sequence[str] = (),
+        max_message: int = _MAX_MESSAGE,
     ) -> None:
         app = make_app(health, metrics)
         if extend is not None:
@@ -193,6 +254,8 @@ class HttpServer(Server):
             if_taken="set PENSTOCK_HTTP_PORT to another port, or leave it out to get the next free one",
             tls=tls,
             lifespan="off" if extend is None else "on",
+            trusted_proxies=trusted_proxies,
+            max_message=max_message,
         )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +18,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from penstock.core.errors import PenstockError, Unavailable
+from penstock.service.access import Actor
 
 T = TypeVar("T")
 
@@ -26,6 +28,8 @@ STREAM: Final[dict[int | str, dict[str, Any]]] = {
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _MOST: Final = 100
 """Streams at once: each holds a connection, and tails a consumer."""
+_MOST_EACH: Final = 20
+"""Streams of one user or token: nobody keeps the others out."""
 _KEEP_ALIVE: Final = 15.0
 """Seconds after which a quiet stream says that it lives: proxies end silent connections."""
 
@@ -59,17 +63,21 @@ class Following(Protocol):
 
 class _Slots:
     def __init__(self) -> None:
-        self._lock, self._taken = threading.Lock(), 0
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()
 
-    def take(self) -> None:
+    def take(self, who: str) -> None:
         with self._lock:
-            if self._taken >= _MOST:
-                raise TooManyStreams("too many streams are open", hint="close some")
-            self._taken += 1
+            if self._taken[who] >= _MOST_EACH or self._taken.total() >= _MOST:
+                raise TooManyStreams(
+                    "too many streams are open", allowed=f"{_MOST_EACH} for one user or token", hint="close some"
+                )
+            self._taken[who] += 1
 
-    def free(self) -> None:
+    def free(self, who: str) -> None:
         with self._lock:
-            self._taken -= 1
+            self._taken[who] -= 1
+            self._taken += Counter()  # without those that have none
 
 
 _slots: Final = _Slots()
@@ -111,10 +119,11 @@ class _Stream(StreamingResponse):
     itself is not told then, or where it may not wait any more."""
 
     def __init__(
-        self, series: Callable[[_Thread], AsyncIterator[bytes]], let_go: Callable[[], None] = lambda: None
+        self, actor: Actor, series: Callable[[_Thread], AsyncIterator[bytes]], let_go: Callable[[], None] = lambda: None
     ) -> None:
+        self._who = actor.user_id or actor.token_id or actor.name
         try:
-            _slots.take()
+            _slots.take(self._who)
         except TooManyStreams:
             let_go()
             raise
@@ -130,17 +139,17 @@ class _Stream(StreamingResponse):
             with contextlib.suppress(TimeoutError):
                 await super().__call__(scope, receive, patiently)
         finally:
-            _slots.free()
+            _slots.free(self._who)
             try:
                 await self._thread.run(self._let_go)
             finally:
                 self._thread.end()
 
 
-def streamed(following: Following, name: str, may_see: Callable[[], object]) -> StreamingResponse:
+def streamed(actor: Actor, following: Following, name: str, may_see: Callable[[], object]) -> StreamingResponse:
     """A series as events, until it ends, nobody listens, or `may_see` raises: asked again and again, for a token may be
     revoked and a role changed meanwhile."""
-    return _Stream(partial(_series, following, name, may_see), following.close)
+    return _Stream(actor, partial(_series, following, name, may_see), following.close)
 
 
 async def _series(
@@ -165,9 +174,9 @@ async def _series(
         yield event("problem", error.as_dict())
 
 
-def watched(look: Callable[[], Mapping[str, object]], every: float, seconds: float) -> StreamingResponse:
+def watched(actor: Actor, look: Callable[[], Mapping[str, object]], every: float, seconds: float) -> StreamingResponse:
     """What `look` says, whenever it says something else than before; each key is an event of its own."""
-    return _Stream(partial(_changes, look, every, seconds))
+    return _Stream(actor, partial(_changes, look, every, seconds))
 
 
 async def _changes(

@@ -91,6 +91,7 @@ def rotate_key(
 
     from penstock.config.settings import Settings
     from penstock.core.errors import ConfigError
+    from penstock.service.audit import by_command
     from penstock.service.opening import opened_for_writing
     from penstock.service.secrets import rotate_key as rotated
 
@@ -99,8 +100,9 @@ def rotate_key(
         new = new_key_file.read_text(encoding="ascii") if new_key_file else None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{new_key_file} cannot be read: {error}", received=str(new_key_file)) from None
-    with opened_for_writing(settings) as store:
+    with opened_for_writing(settings) as store, by_command(store, "db.rotate-key", "store") as change:
         rows = rotated(store, settings, os.environ, new)
+        change.data["rows"] = rows
     if terminal.as_json:
         terminal.data({"rows": rows})
     else:

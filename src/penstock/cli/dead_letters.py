@@ -126,14 +126,19 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that exists.")] = False,
 ) -> Exit | None:
     """Write dead letters with bytes and histories to a file, in partition order; all, where there is no filter."""
+    from penstock.service.audit import by_command
     from penstock.service.dead_letters import which_letters
     from penstock.service.letter_files import export_letters
 
     which = which_letters(**filters)
     if file.exists() and not force:
         raise ConfigError(f"{file} exists", received=str(file), hint="give another name, or --force")
-    with _store() as store, terminal.progress("exporting", store.dead_letters.count(which)) as progress:
-        letters = export_letters(store, which, file, progress)
+    with (
+        _store() as store,
+        terminal.progress("exporting", store.dead_letters.count(which)) as progress,
+        by_command(store, "dead_letters.export", "dead-letters", {"file": str(file)}) as change,
+    ):
+        letters = change.data["letters"] = export_letters(store, which, file, progress)
     if terminal.as_json:
         terminal.data({"file": str(file), "letters": letters})
     else:
@@ -156,6 +161,7 @@ def import_(
 ) -> Exit | None:
     """Add the dead letters of a file to the store, all or none; those that it has already are left as they are."""
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.failed_events import is_failed_events
     from penstock.service.letter_files import check_file, import_letters
     from penstock.service.opening import opened_for_writing
@@ -171,8 +177,12 @@ def import_(
             found = check_file(file, progress)
             data = {"file": str(file), "letters": found, "added": 0, "present": 0}
         else:
-            with opened_for_writing(Settings.load()) as store:
+            with (
+                opened_for_writing(Settings.load()) as store,
+                by_command(store, "dead_letters.import", "dead-letters", {"file": str(file)}) as change,
+            ):
                 added, present = import_letters(store, file, by=person(), progress=progress)
+                change.data["added"] = added
             data = {"file": str(file), "letters": added + present, "added": added, "present": present}
     if terminal.as_json:
         terminal.data(data)
@@ -187,6 +197,7 @@ def _import_failed_events(
     terminal: Terminal, file: Path, pipeline: str | None, config: list[Path], *, dry_run: bool
 ) -> Exit | None:
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.failed_events import import_failed_events, owner_of, records_of
     from penstock.service.opening import opened_for_writing
     from penstock.service.pipelines import person
@@ -200,7 +211,9 @@ def _import_failed_events(
             spec = current_spec(pipeline or owner_of(file, store.pipelines.with_specs()), config, store)
         events = sum(1 for _ in records_of(spec, file))
         if not dry_run:
-            added, present = import_failed_events(store, file, spec, by=person())
+            with by_command(store, "dead_letters.import", f"pipeline/{spec.name}", {"file": str(file)}) as change:
+                added, present = import_failed_events(store, file, spec, by=person())
+                change.data["added"] = added
     data = {"file": str(file), "letters": events, "added": added, "present": present, "pipeline": spec.name}
     if terminal.as_json:
         terminal.data(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,7 @@ def lightning_recovery(
     """Take in messages that were kept as files because they could not be stored. Files that were taken in, now or
     before, get the ending `.recovered`; a file that cannot be read is reported and stops none of the others."""
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.lightning_recovery import asked_topic_ids, recover
     from penstock.service.opening import opened_for_writing
     from penstock.service.secrets import SecretBox
@@ -36,15 +38,18 @@ def lightning_recovery(
     settings = Settings.load()
     with opened_for_writing(settings) as store:
         box = SecretBox.of(store, settings)
-        report = recover(
-            store,
-            settings.store_url,
-            paths,
-            triggers=_mapping(renamed or []),
-            dry_run=dry_run,
-            topic_ids=asked_topic_ids(box),
-            cipher=box.cipher,
-        )
+        given = {"paths": [str(path) for path in paths[:100]]}
+        written = nullcontext() if dry_run else by_command(store, "import.lightning-recovery", "work-orders", given)
+        with written:
+            report = recover(
+                store,
+                settings.store_url,
+                paths,
+                triggers=_mapping(renamed or []),
+                dry_run=dry_run,
+                topic_ids=asked_topic_ids(box),
+                cipher=box.cipher,
+            )
     if terminal.as_json:
         terminal.data(report.as_dict())
     else:

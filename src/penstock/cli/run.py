@@ -12,6 +12,8 @@ from penstock.cli.files import Paths, Strict, show_problems
 from penstock.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from penstock.cli.running import Ended
     from penstock.engine.instance import Instance
     from penstock.kafka.probe import Finding
@@ -89,8 +91,8 @@ def _run(
         if address:
             say("console, API, metrics and health" if serves_console else "metrics and health", address)
 
-    def first_token(token: str) -> None:
-        terminal.note(f"admin token, shown this once: {token}")
+    def first_token(file: Path) -> None:
+        say("first admin token, good for 24 hours, to log in to the console with", str(file))
 
     def ready(instance: Instance) -> None:
         say("ready", [view.name for view in instance.snapshot()] or "no pipeline yet")

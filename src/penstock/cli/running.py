@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from fastapi import FastAPI
 
 from penstock.api.server import HttpServer
 from penstock.cli.exits import Exit
 from penstock.config.settings import Settings
+from penstock.core.errors import ConfigError
 from penstock.core.metrics import METRICS
 from penstock.engine.instance import Instance
 from penstock.engine.spark.context import Spark
@@ -23,6 +25,8 @@ from penstock.service.run import PATIENCE, RunSummary, run_instance
 if TYPE_CHECKING:
     from penstock.service.authentication import Authentication
     from penstock.service.operations.desk import Desk
+
+log = structlog.get_logger("penstock.run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def run_with_server(
     *,
     on_address: Callable[[str | None], None],
     on_ready: Callable[[Instance], None],
-    on_first_token: Callable[[str], None] = lambda _: None,
+    on_first_token: Callable[[Path], None] = lambda _: None,
     until_caught_up: bool = False,
     until_over: bool = False,
     patience: float = PATIENCE,
@@ -60,7 +64,7 @@ def run_with_server(
     spark: Spark | None = None,
 ) -> Ended:
     """Serve metrics and health (and, unless the settings say otherwise, the console and the API) from the first moment
-    on, run, and stop serving last. `on_first_token` is given the token by which the first admin is let in."""
+    on, run, and stop serving last. `on_first_token` is given the file of the token that lets the first admin in."""
     configure_logs(**settings.log.model_dump(), secrets=settings.secrets)
     watch = Watch()
     told_to_stop = stop is not None and stop.is_set()
@@ -70,8 +74,8 @@ def run_with_server(
     try:
         address = server.start() if server else None
         on_address(address)
-        if face is not None and (token := face.first_token()) is not None:
-            on_first_token(token)
+        if face is not None and (file := face.write_first_token()) is not None:
+            on_first_token(file)
 
         def ready(instance: Instance) -> None:
             watch.instance = instance
@@ -126,9 +130,14 @@ class Face:
         mount_api(app, self._desk, self._authentication)
         mount(app, Data(self._desk, self._authentication))
 
-    def first_token(self) -> str | None:
-        """By which the first admin is let in; None where nobody needs one."""
-        return self._authentication.first_token() if self._authentication else None
+    def write_first_token(self) -> Path | None:
+        """The file of the token by which the first admin is let in; None where nobody needs one. Pipelines run also
+        where it cannot be written: the command line makes tokens too."""
+        try:
+            return self._authentication.write_first_token() if self._authentication else None
+        except ConfigError as error:
+            log.warning(error.message, file=error.received, hint=error.hint)
+            return None
 
     def end_jobs(self) -> None:
         """Replays work on the instance's Spark, and end before it does."""
@@ -150,5 +159,7 @@ def _server(settings: Settings, watch: Watch, face: Face | None) -> HttpServer:
         port=port,
         extend=face.extend if face else None,
         open_to_others=http.auth != "off",
+        trusted_proxies=http.trusted_proxies,
+        max_message=http.max_body,
         tls=(http.tls_certificate, http.tls_key) if http.tls_certificate and http.tls_key else None,
     )

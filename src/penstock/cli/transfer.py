@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +63,7 @@ def lightning(
     --workflow what messages start. Triggers come in disabled; `penstock triggers enable` looks where each goes on.
     Encrypted credentials are read with PRIMARY_ENCRYPTION_KEY of the environment."""
     from penstock.config.settings import Settings
+    from penstock.service.audit import by_command
     from penstock.service.lightning.cloak import KEY_VARIABLE, Cloak
     from penstock.service.lightning.importing import ImportChoices, import_project
     from penstock.service.opening import opened_for_writing
@@ -82,7 +84,11 @@ def lightning(
             divide_timeouts=divide_timeouts,
             dry_run=dry_run,
         )
-        report = import_project(store, SecretBox.of(store, settings), file, choices)
+        importing = nullcontext() if dry_run else by_command(store, "import.lightning", "project", {"file": str(file)})
+        with importing as change:
+            report = import_project(store, SecretBox.of(store, settings), file, choices)
+            if change is not None:
+                change.data |= {"project": report.project, "created": report.created, "changed": report.changed}
     if terminal.as_json:
         terminal.data(report.as_dict())
     else:

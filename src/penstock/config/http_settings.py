@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -15,6 +16,7 @@ from penstock.core.sizes import Size
 Auth = Literal["off", "local", "oidc"]
 Allowed = Literal["python", "command", "file", "import", "env", "env-file", "private"]
 
+_ROLES = ("viewer", "operator", "admin")
 ALLOWED: tuple[Allowed, ...] = ("python", "command", "file", "import", "env", "env-file", "private")
 
 
@@ -28,6 +30,9 @@ class HttpSettings(Model):
     auth: Auth = "off"
     """Who is let in: `off` everybody on this machine, `local` users and tokens kept in the store, `oidc` also those
     that an OpenID provider vouches for."""
+    passwords: bool = True
+    """False: no password is taken, and none is set; people log in at the OpenID provider only. Tokens are taken all the
+    same."""
     host: str = "127.0.0.1"
     """Address to listen at; only loopback addresses, unless `auth` is on."""
     port: int = Field(default=8642, ge=0, le=65535)
@@ -37,6 +42,9 @@ class HttpSettings(Model):
     otherwise those of this machine."""
     public_url: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/[^\s]*)?$")
     """Address of the console as people reach it, for links in notices; absent: that of host and port."""
+    trusted_proxies: list[str] = Field(default_factory=list)
+    """Addresses and networks of proxies, such as 10.1.0.0/16, whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    Absent: nobody's; behind a proxy all people then come from one address, and share its limit of failed log-ins."""
     session: Duration = Field(default=43_200.0, gt=0)
     """How long a log-in lasts."""
     attempts: int = Field(default=10, ge=1)
@@ -53,10 +61,20 @@ class HttpSettings(Model):
     def _off_is_a_word(cls, auth: Any) -> Any:
         return "off" if auth is False else auth
 
-    @field_validator("names", mode="before")
+    @field_validator("names", "trusted_proxies", mode="before")
     @classmethod
-    def _names(cls, names: Any) -> Any:
-        return comma_list(names)
+    def _lists(cls, words: Any) -> Any:
+        return comma_list(words)
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _are_networks(cls, networks: list[str]) -> list[str]:
+        for network in networks:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError:
+                raise ValueError(f"{network!r} is neither an address nor a network such as 10.1.0.0/16") from None
+        return networks
 
     @field_validator("host")
     @classmethod
@@ -71,6 +89,17 @@ class HttpSettings(Model):
             missing = "tls_key" if self.tls_key is None else "tls_certificate"
             raise ProblemAt([missing], "required: a certificate and its key go together")
         return self
+
+    @model_validator(mode="after")
+    def _somebody_can_log_in(self) -> Self:
+        if not self.passwords and self.auth != "oidc":
+            raise ProblemAt(["passwords"], "false is for `auth: oidc` only: nobody could log in otherwise")
+        return self
+
+    @property
+    def is_https(self) -> bool:
+        """Whether people reach the console over TLS, as far as the settings know."""
+        return self.tls_certificate is not None or (self.public_url or "").startswith("https://")
 
     @property
     def address(self) -> str:
@@ -99,8 +128,48 @@ class OidcSettings(Model):
     """What is asked for."""
     role: Literal["viewer", "operator", "admin"] | None = None
     """Role of people who log in for the first time; absent: only those that are users already are let in."""
-    address: str | None = None
-    """Where browsers reach Penstock, such as https://penstock.example.org; absent: as the request says."""
+    roles: dict[str, str] = Field(default_factory=dict)
+    """Roles by group of the provider: `viewer`, `operator` or `admin`, or in one project `PROJECT=ROLE`. They replace
+    what the user has, at each log-in; who is in none of the groups has `oidc.role`. As a variable: GROUP:ROLE, with
+    commas between."""
+    groups_claim: str = Field(default="groups", min_length=1)
+    """The claim of the ID token that lists a person's groups, such as `groups` or `realm_access.roles`."""
+    verifies_addresses: bool = False
+    """True: e-mail addresses count as verified also where the ID token does not say so (Microsoft Entra does not)."""
+    token_age: Duration = Field(default=30 * 86_400.0, gt=0)
+    """How long tokens of people who log in at the provider are good for at most: the provider cannot end them."""
+    address: str | None = Field(default=None, pattern=r"^https?://[^\s/]+(/[^\s]*)?$")
+    """Where browsers reach Penstock, such as https://penstock.example.org; absent: `http.public_url`, else as the
+    request says."""
+
+    @field_validator("issuer")
+    @classmethod
+    def _is_https(cls, issuer: str | None) -> str | None:
+        if issuer is None:
+            return None
+        found = urlsplit(issuer)
+        if found.scheme == "https" or (found.scheme == "http" and is_loopback(found.hostname or "")):
+            return issuer
+        raise ValueError(f"{issuer!r} is refused: an https:// address is wanted, or http:// of this machine")
+
+    @field_validator("roles", mode="before")
+    @classmethod
+    def _by_group(cls, roles: Any) -> Any:
+        if not isinstance(roles, str):
+            return roles
+        pairs = [word.rpartition(":") for word in comma_list(roles)]
+        if not all(group and role for group, _, role in pairs):
+            raise ValueError(f"{roles!r}: GROUP:ROLE is wanted, with commas between")
+        return {group.strip(): role.strip() for group, _, role in pairs}
+
+    @field_validator("roles")
+    @classmethod
+    def _are_roles(cls, roles: dict[str, str]) -> dict[str, str]:
+        for group, written in roles.items():
+            project, equals, role = written.rpartition("=")
+            if role not in _ROLES or (equals and not project):
+                raise ValueError(f"{group}: {written!r} is neither viewer, operator, admin nor PROJECT=ROLE")
+        return roles
 
 
 class ApiSettings(Model):

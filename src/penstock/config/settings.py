@@ -198,6 +198,11 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def is_https(self) -> bool:
+        """Whether people reach the console over TLS, here or at a proxy, as far as the settings know."""
+        return self.http.is_https or (self.oidc.address or "").startswith("https://")
+
+    @property
     def store_url(self) -> str:
         """The store's URL, default resolved."""
         return self.store.url or f"sqlite:///{self.home.expanduser() / 'penstock.db'}"

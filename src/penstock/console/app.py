@@ -10,7 +10,7 @@ from typing import Final
 
 from fastapi import FastAPI
 from nicegui import app as nicegui_app
-from nicegui import ui
+from nicegui import core, ui
 from starlette.middleware.gzip import GZipMiddleware
 
 from penstock import __version__
@@ -54,6 +54,10 @@ def mount(app: FastAPI, data: Data) -> None:
         gzip_middleware_factory=None,
         reconnect_timeout=10.0,
     )
+    # Sockets only: polling would let pages of other origins begin sessions of the console.
+    nicegui_app.config.socket_io_js_transports = ["websocket"]
+    core.sio.eio.transports = ["websocket"]
+    core.sio.eio.cors_allowed_origins = []
     app.add_middleware(ContentPolicy, not_under=_OTHERS)
     # The default level takes three times as long, on the loop that all pages share, for a twentieth less.
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)

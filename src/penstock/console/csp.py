@@ -24,6 +24,24 @@ _OTHERS: Final = {
 }
 
 
+_FIRST: Final = (
+    b'<script type="importmap">\n      {"imports":',
+    b"<script>\n      addStyle = ",
+    b'<script type="module">\n      import * as Vue from "vue";',
+)
+_LAST: Final = b'<script type="module">\n      // Load DOMPurify'
+"""The inline scripts of NiceGUI's pages: those before anything of ours, and the one behind all of it."""
+
+
+def _with_nonce(page: bytes, nonce: str) -> bytes:
+    """The nonce in NiceGUI's own scripts, and in no other: markup that was not escaped gets none."""
+    marked = f'<script nonce="{nonce}"'.encode()
+    for tag in _FIRST:
+        page = page.replace(tag, marked + tag.removeprefix(b"<script"), 1)
+    before, found, after = page.rpartition(_LAST)
+    return before + marked + found.removeprefix(b"<script") + after if found else page
+
+
 class ContentPolicy:
     """Puts the headers on every answer that is not another part's, and the nonce into the scripts of pages."""
 
@@ -55,8 +73,7 @@ class ContentPolicy:
             else:
                 body.extend(message.get("body", b""))
                 if not message.get("more_body"):
-                    # Whatever of an event is in the page is escaped, so that no `<script` of its own is in it.
-                    page = bytes(body).replace(b"<script", f'<script nonce="{nonce}"'.encode())
+                    page = _with_nonce(bytes(body), nonce)
                     MutableHeaders(scope=start)["content-length"] = str(len(page))
                     await send(start)
                     await send({"type": "http.response.body", "body": page})

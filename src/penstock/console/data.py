@@ -83,9 +83,12 @@ class Data:
         return Overview(mine, verdict(mine, self._failed_orders(actor)))
 
     def titles(self, _: Desk, actor: Actor) -> dict[str, str]:
-        """What people call pipelines whose names were made for them."""
+        """What people call pipelines whose names were made for them, of those that the actor may see."""
         require_somewhere(actor, "pipelines.view")
-        return self.desk.snapshot().titles
+        now = self.desk.snapshot()
+        return {
+            name: title for name, title in now.titles.items() if allows(actor, "pipelines.view", now.projects.get(name))
+        }
 
     def pace(self, pipeline: str) -> Pace:
         """How one pipeline does."""

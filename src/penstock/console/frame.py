@@ -105,7 +105,11 @@ class Visit:
                 # A page may stay open for longer than a session lasts, or a role.
                 self._actor = self.data.actor(self.request)
                 self._known_until = time.monotonic() + _KNOWN
-            return question(self.data.desk, self._actor, *args, **kwargs)
+            try:
+                return question(self.data.desk, self._actor, *args, **kwargs)
+            except NotAllowed as error:
+                self.data.desk.note_refusal(self._actor, getattr(question, "__name__", "console"), error)
+                raise
 
         return await in_thread(asked)
 
@@ -211,7 +215,7 @@ async def _frame(visit: Visit, here: str) -> ui.element:
             _theme_button(dark)
             if visit.data.authentication.required:
                 text(visit.who, "who small", "span")
-                button("Log out", lambda: ui.navigate.to("/logout"), "tiny")
+                button("Log out", lambda: ui.run_javascript("penstockLogOut()"), "tiny")
     await _show_banner(visit)
     _keys(visit)
     with box("main") as main:

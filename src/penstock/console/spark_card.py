@@ -39,7 +39,8 @@ class SparkCard:
         self._whole.visible = spark is not None
         if spark is None:
             return
-        self._master.text = f"Master {cell(spark.master)}. Each window is one Spark job; a lane runs them one by one."
+        master = f"Master {cell(spark.master)}. " if spark.master else ""
+        self._master.text = f"{master}Each window is one Spark job; a lane runs them one by one."
         for element, value in zip(self._figures, _figures(spark).values(), strict=True):
             element.text = value
         rows = [_row(lane, titles) for lane in spark.lanes]

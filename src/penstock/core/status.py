@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+Trouble = Literal["store", "spark"]
+"""What all pipelines of an instance need, and is away."""
 State = Literal["starting", "running", "idle", "waiting", "paused", "failed", "stopping", "stopped", "invalid"]
 
 

@@ -19,7 +19,7 @@ from penstock.core.deadline import Deadline
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.memory import collect_rarely
 from penstock.core.metrics import Metrics
-from penstock.core.status import PipelineSummary
+from penstock.core.status import PipelineSummary, Trouble
 from penstock.core.threads import THREADS, Threads
 from penstock.engine.cluster_monitor import ClusterMonitor
 from penstock.engine.desired_state import DesiredStateSync
@@ -250,10 +250,10 @@ class Instance:
             )
         return views
 
-    def troubles(self) -> list[str]:
-        """What is wrong with what all pipelines need."""
-        found = [trouble] if (trouble := self._publisher.trouble) else []
-        return [*found, "Spark's JVM has ended"] if self.spark.died else found
+    def troubles(self) -> list[Trouble]:
+        """What all pipelines need and is away: the log says why."""
+        found: list[Trouble] = ["store"] if self._publisher.trouble else []
+        return [*found, "spark"] if self.spark.died else found
 
     def failed_everywhere(self) -> set[str]:
         """Pipelines that no instance runs until a person resumes them; another one could run those that failed here

@@ -103,6 +103,10 @@ class Actor:
     address: str | None = None
     """Where the request came from."""
     user_id: str | None = None
+    token_id: str | None = None
+    """The token that lets in, if one does."""
+    expires_at: int | None = None
+    """When that token ends, epoch milliseconds; None: when it is revoked."""
 
     def role_in(self, project: str | None) -> Role | None:
         """The stronger of the role everywhere and the one in the project."""

@@ -6,11 +6,13 @@ import ipaddress
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.core.clock import SYSTEM, Clock
-from penstock.core.errors import PenstockError, Transient
+from penstock.core.errors import PenstockError, Transient, Unavailable
 from penstock.service.passwords import digest
 from penstock.store.failed_logins import FailedLogins
 
@@ -45,6 +47,15 @@ def user_key(email: str) -> str:
     return f"user:{email.lower()}"
 
 
+@dataclass(slots=True)
+class Attempt:
+    """One log-in."""
+
+    succeeded: bool = False
+    forgiven: Sequence[str] = ()
+    """Keys whose earlier failures are forgotten too."""
+
+
 class Attempts:
     """Failed log-ins by address and by user, counted in the store for all instances."""
 
@@ -52,7 +63,7 @@ class Attempts:
         self._failures, self._limit, self._clock = failures, limit, clock
         self._closed: OrderedDict[str, float] = OrderedDict()
         """Keys that have failed too often, as the store said, and until when; not to ask it for every request."""
-        self._lock = threading.Lock()
+        self._lock, self._counting = threading.Lock(), threading.Lock()
 
     def check(self, *keys: str) -> None:
         """Raise `TooManyAttempts` where one of them has failed too often, at whichever instance."""
@@ -70,8 +81,28 @@ class Attempts:
     def failed(self, *keys: str) -> None:
         self._remember(keys, self._failures.add(_hashes(keys), limit=self._limit))
 
-    def succeeded(self, *keys: str) -> None:
-        self._failures.forgive(_hashes(keys))
+    @contextmanager
+    def counted(self, *keys: str) -> Iterator[Attempt]:
+        """Around a log-in: it is counted as failed before anything is compared, so that many at once are as many as
+        one after the other. `TooManyAttempts` where one of the keys has failed too often."""
+        with self._counting:
+            waits, numbers = self._failures.attempt(_hashes(keys), limit=self._limit)
+        self._remember(keys, waits)
+        self.recall(*keys)
+        attempt = Attempt()
+        try:
+            yield attempt
+        except Unavailable:
+            self._failures.take_back(numbers)  # nothing was compared
+            raise
+        if attempt.succeeded:
+            self._failures.take_back(numbers)
+            if attempt.forgiven:
+                self._failures.forgive(_hashes(attempt.forgiven))
+
+    def is_closed(self, *keys: str) -> bool:
+        """Whether the next attempt will be refused."""
+        return any(self._failures.waits(_hashes(keys), limit=self._limit))
 
     def _remember(self, keys: Sequence[str], waits: Sequence[float]) -> None:
         now = self._clock.monotonic()

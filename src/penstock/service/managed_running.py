@@ -17,6 +17,7 @@ from penstock.pipeline.policy import with_networks
 from penstock.service.outbound import caller_guard
 from penstock.service.refusals import Limits
 from penstock.service.submitted import Submitted, check_submitted
+from penstock.service.trigger_specs import PREFIX
 from penstock.store import ManagedRow, Store
 
 log = structlog.get_logger("penstock.managed")
@@ -119,6 +120,8 @@ class ManagedRunning(threading.Thread):
     def _taken(self, spec: PipelineSpec | None) -> str | None:
         if spec is None:
             return None
+        if spec.name.startswith(PREFIX):
+            return f"names that begin with {PREFIX!r} are for what triggers run"
         others = [other for other in self._others() if other.name not in self._running]
         for other in [*others, *(own for own in self._running.values() if own.name != spec.name)]:
             if other.name == spec.name:

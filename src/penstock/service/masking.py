@@ -23,6 +23,10 @@ class Masking:
     def __init__(self, rules: Sequence[MaskRule] = ()) -> None:
         self._rules = rules
 
+    @property
+    def has_rules(self) -> bool:
+        return bool(self._rules)
+
     def applies(self, topic: str) -> bool:
         return any(fnmatchcase(topic, rule.topic) for rule in self._rules)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, Unavailable
 
 TOKEN_PREFIX: Final = "pst_"  # noqa: S105 - what tokens begin with, so that scanners of repositories find them
 SHOWN: Final = 10
@@ -19,6 +22,16 @@ _HASHER: Final = PasswordHasher()
 _SHORTEST: Final = 10
 _LONGEST: Final = 1_000
 """Hashing takes time that grows with the password: nobody may ask for much of it."""
+_AT_ONCE: Final = threading.BoundedSemaphore(2)
+"""Each hash takes 64 MiB: those of all threads that requests share would take as much as the whole instance has."""
+_PATIENCE: Final = 5.0
+"""Seconds that a log-in waits for its turn."""
+
+
+class HashingBusy(Unavailable):
+    """Too many passwords are being compared."""
+
+    code = "busy"
 
 
 def hash_password(password: str) -> str:
@@ -27,7 +40,8 @@ def hash_password(password: str) -> str:
         raise ConfigError(
             "the password is too short or too long", allowed=f"{_SHORTEST} to {_LONGEST} characters", hint="a sentence?"
         )
-    return _HASHER.hash(password)
+    with _turn():
+        return _HASHER.hash(password)
 
 
 def verify_password(known: str | None, password: str) -> bool:
@@ -35,7 +49,8 @@ def verify_password(known: str | None, password: str) -> bool:
     if len(password) > _LONGEST:
         return False
     try:
-        return _HASHER.verify(known or _nobodys(), password) and known is not None
+        with _turn():
+            return _HASHER.verify(known or _nobodys(), password) and known is not None
     except (VerifyMismatchError, InvalidHashError):
         return False
 
@@ -57,6 +72,16 @@ def csrf_of(session: str) -> str:
 
 def same(one: str, other: str) -> bool:
     return secrets.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass"))
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    if not _AT_ONCE.acquire(timeout=_PATIENCE):
+        raise HashingBusy("too many people log in at this moment", hint="try again in a few seconds")
+    try:
+        yield
+    finally:
+        _AT_ONCE.release()
 
 
 @cache

@@ -70,7 +70,24 @@ tokens: Final = sa.Table(
     _number("expires_at", nullable=True),
     _number("used_at", nullable=True),
     _number("revoked_at", nullable=True),
+    # The token that made this one: it is revoked together with that one. Tokens are never deleted by themselves.
+    sa.Column("parent_id", ID, nullable=True),
     sa.Index("ix_penstock_tokens_user", "user_id"),
+    sa.Index("ix_penstock_tokens_parent", "parent_id"),
+)
+
+token_sessions: Final = sa.Table(
+    "penstock_token_sessions",
+    metadata,
+    # SHA-256 of what the browser holds, as above.
+    _text("id_hash", primary_key=True),
+    sa.Column("token_id", ID, sa.ForeignKey(tokens.c.id, ondelete="CASCADE"), nullable=False),
+    _number("created_at"),
+    _number("expires_at"),
+    _text("address", nullable=True),
+    _text("agent", nullable=True),
+    sa.Index("ix_penstock_token_sessions_token", "token_id"),
+    sa.Index("ix_penstock_token_sessions_expires", "expires_at"),
 )
 
 audit: Final = sa.Table(

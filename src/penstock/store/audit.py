@@ -67,8 +67,9 @@ class AuditLog:
         project_id: str | None = None,
         before: str | None = None,
         data: Mapping[str, Any] | None = None,
+        outcome: Outcome = "begun",
     ) -> int:
-        """Write down that a change begins; its number."""
+        """Write down that a change begins, or what has happened already; its number."""
         with self._database.write() as connection:
             values = {
                 "at": self._database.now(connection),
@@ -78,7 +79,7 @@ class AuditLog:
                 "action": action,
                 "subject": subject,
                 "project_id": project_id,
-                "outcome": "begun",
+                "outcome": outcome,
                 "before": before,
                 "data": dict(data or {}),
             }

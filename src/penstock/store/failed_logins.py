@@ -32,6 +32,25 @@ class FailedLogins:
             connection.execute(sa.insert(failed_logins), [{"key_hash": each, "at": now} for each in hashes])
             return _waits(connection, hashes, limit, now)
 
+    def attempt(self, hashes: Sequence[str], *, limit: int) -> tuple[list[float], list[int]]:
+        """Count one more of each before it is known how it ends, unless one of them has to wait: how many seconds each
+        has to wait, and the numbers of what was counted, none where one has to wait."""
+        with self._database.write() as connection:
+            now = self._database.now(connection)
+            waits = _waits(connection, hashes, limit, now)
+            if any(waits):
+                return waits, []
+            rows = [{"key_hash": each, "at": now} for each in hashes]
+            added = [
+                connection.execute(sa.insert(failed_logins).values(row).returning(_c.id)).scalar_one() for row in rows
+            ]
+            return waits, added
+
+    def take_back(self, numbers: Sequence[int]) -> None:
+        """Attempts that were counted did not fail."""
+        with self._database.write() as connection:
+            connection.execute(sa.delete(failed_logins).where(_c.id.in_(numbers)))
+
     def waits(self, hashes: Sequence[str], *, limit: int) -> list[float]:
         """Seconds until each has no longer failed `limit` times within the window; 0: it has not."""
         with self._database.read() as connection:

@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from penstock.core.ids import new_id
-from penstock.store.access_tables import sessions, tokens
+from penstock.store.access_tables import sessions, token_sessions, tokens
 from penstock.store.database import Database
 
 _USED_EVERY: Final = 60_000
@@ -67,6 +67,29 @@ class Sessions:
     def end(self, id_hash: str) -> None:
         with self._database.write() as connection:
             connection.execute(sa.delete(sessions).where(sessions.c.id_hash == id_hash))
+            connection.execute(sa.delete(token_sessions).where(token_sessions.c.id_hash == id_hash))
+
+    def begin_by_token(
+        self, id_hash: str, row: TokenRow, *, seconds: float, address: str | None, agent: str | None
+    ) -> int:
+        """A session with a token's rights, which ends when the token does at the latest. When it ends, epoch
+        milliseconds."""
+        with self._database.write() as connection:
+            now = self._database.now(connection)
+            connection.execute(sa.delete(token_sessions).where(token_sessions.c.expires_at <= now))
+            ends = now + int(seconds * 1000)
+            ends = ends if row.expires_at is None else min(ends, row.expires_at)
+            values = {"id_hash": id_hash, "token_id": row.id, "created_at": now, "expires_at": ends}
+            connection.execute(sa.insert(token_sessions), values | {"address": address, "agent": agent})
+        return ends
+
+    def token_of(self, id_hash: str) -> str | None:
+        """The id of the token that a session was begun with; None where there is no such session, or it has ended."""
+        c = token_sessions.c
+        with self._database.read() as connection:
+            mine = (c.id_hash == id_hash) & (c.expires_at > self._database.now(connection))
+            found: str | None = connection.scalar(sa.select(c.token_id).where(mine))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +107,8 @@ class TokenRow:
     expires_at: int | None = None
     used_at: int | None = None
     revoked_at: int | None = None
+    parent_id: str | None = None
+    """The token that made this one."""
     read_at: int = 0
     """The store's clock when the row was read."""
 
@@ -112,10 +137,15 @@ class Tokens:
         user_id: str | None = None,
         project_id: str | None = None,
         seconds: float | None = None,
+        until: int | None = None,
+        parent_id: str | None = None,
     ) -> TokenRow:
-        """`seconds`: how long it is good for; None: until it is revoked."""
+        """`seconds`: how long it is good for; None: until it is revoked. `until`: the latest time, epoch milliseconds,
+        whatever `seconds` says."""
         with self._database.write() as connection:
             now = self._database.now(connection)
+            ends = [now + int(seconds * 1000)] if seconds is not None else []
+            ends += [until] if until is not None else []
             values = {
                 "id": new_id(),
                 "name": name,
@@ -126,7 +156,8 @@ class Tokens:
                 "project_id": project_id,
                 "created_by": by,
                 "created_at": now,
-                "expires_at": None if seconds is None else now + int(seconds * 1000),
+                "expires_at": min(ends, default=None),
+                "parent_id": parent_id,
             }
             connection.execute(sa.insert(tokens), values)
             return self._read(connection, tokens.c.id == values["id"])[0]
@@ -155,11 +186,17 @@ class Tokens:
             return self._read(connection, *wanted)
 
     def revoke(self, token_id: str) -> bool:
-        """False where there is none, or it was revoked before."""
+        """With all that it made, and that those made. False where there is none, or it was revoked before."""
+        c = tokens.c
         with self._database.write() as connection:
-            mine = (tokens.c.id == token_id) & tokens.c.revoked_at.is_(None)
-            values = {"revoked_at": self._database.now(connection)}
-            return bool(connection.execute(sa.update(tokens).where(mine).values(values)).rowcount)
+            now = self._database.now(connection)
+            done, revoked = False, [token_id]
+            while revoked:
+                mine = c.id.in_(revoked) & c.revoked_at.is_(None)
+                done |= bool(connection.execute(sa.update(tokens).where(mine).values(revoked_at=now)).rowcount)
+                open_ones = sa.select(c.id).where(c.parent_id.in_(revoked), c.revoked_at.is_(None))
+                revoked = list(connection.execute(open_ones).scalars())
+            return done
 
     def _read(self, connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[TokenRow]:
         now = self._database.now(connection)

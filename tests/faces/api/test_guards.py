@@ -136,3 +136,29 @@ def test_bad_input_is_a_precise_problem(
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["status"] == status
     assert answer.json()["type"] == f"urn:penstock:problem:{code}"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/dead-letters", "/_console/console.js", "/_nicegui_ws/socket.io/?transport=polling"]
+)
+def test_a_page_elsewhere_loads_nothing_of_the_console(make_client: Callable[..., Api], path: str) -> None:
+    client = make_client().client
+    for headers in (
+        {"origin": "https://evil.example"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
+        {"sec-fetch-site": "same-site", "sec-fetch-mode": "cors", "origin": "https://other.example"},
+    ):
+        answer = client.get(path, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (403, "origin"), headers
+    followed = client.get(path, headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"})
+    assert followed.status_code == (403 if "_nicegui_ws" in path else 404), "somebody followed a link"
+
+
+def test_over_tls_browsers_are_told_to_stay_there(make_client: Callable[..., Api]) -> None:
+    name = "strict-transport-security"
+    assert name not in make_client(PENSTOCK_HTTP_AUTH="local").client.get("/api/v1/session").headers
+    for given in ({}, {"PENSTOCK_HTTP_PUBLIC_URL": "https://penstock.example"}):
+        client = make_client(PENSTOCK_HTTP_AUTH="local", **given).client
+        scheme = "http" if given else "https"
+        for path in ("/api/v1/session", "/", "/api/v1/nothing"):
+            assert client.get(f"{scheme}://127.0.0.1{path}").headers[name] == "max-age=31536000"

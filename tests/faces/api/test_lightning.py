@@ -61,7 +61,7 @@ def test_projects_are_found_refused_or_unknown(api: Api) -> None:
         mine = api.ask("GET", f"/api/projects/{api.project}/{kind}", "member").json()
         assert [one["id"] for one in mine["data"]] == [identifier]
         assert [one["id"] for one in api.ask("GET", f"/api/{kind}", "member").json()["data"]] == [identifier]
-        assert api.ask("GET", f"/api/projects/{api.other_project}/{kind}", "member").status_code == 403
+        assert api.ask("GET", f"/api/projects/{api.other_project}/{kind}", "member").status_code == 404
         assert api.ask("GET", f"/api/projects/{api.work.run}/{kind}", "member").status_code == 404
         path = f"/api/projects/{api.project}/{kind}?project_id="
         assert api.ask("GET", path + api.project.upper(), "member").json()["meta"]["total_entries"] == 1

@@ -13,7 +13,8 @@ from penstock.service.masking import UNTOLD
 from penstock.store.tables import dead_letter_steps
 from penstock.store.workflow_tables import log_lines
 from tests.behaviour.store.letters import letter
-from tests.faces.api.conftest import Api
+from tests.faces.api.conftest import DOCUMENT, Api
+from tests.faces.api.work import KAFKA
 
 CARD = "4111-CANARY-77"
 RULES = "masking: {rules: [{topic: orders-*, fields: [card]}, {topic: labs, fields: [patient]}]}\n"
@@ -93,3 +94,44 @@ def test_work_orders_are_not_searched_for_what_is_masked(api: Api) -> None:
     assert len(api.ask("GET", "/work-orders", "admin", params=search).json()["items"]) == 1
     by_id = {"search": api.work.work_order[:13], "any_time": True}
     assert len(api.ask("GET", "/work-orders", "operator", params=by_id).json()["items"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("topics", "allowed"),
+    [("topics: [open]", True), ("topics: [open, orders-in]", False), ("topic_pattern: '^open.*'", False)],
+)
+def test_a_masked_topic_is_not_read_by_pipelines_of_those_who_may_not_reveal_it(
+    api: Api, topics: str, *, allowed: bool
+) -> None:
+    text = DOCUMENT.replace("topics: [orders]", topics).replace("localhost:9092", "1.1.1.1:9092")
+    for role, project in (("operator", None), ("member", api.project)):
+        answer = api.ask("POST", "/pipelines", role, json={"text": text, "project": project})
+        assert answer.status_code == (201 if allowed else 403), answer.text
+        if allowed:
+            assert api.ask("DELETE", "/pipelines/kept", headers={"If-Match": "*"}).status_code == 204
+            return
+    assert api.ask("POST", "/pipelines", "admin", json={"text": text}).status_code == 201
+    other = text.replace("hello_world", "notify, config: {urls: [x]}")
+    changed = api.ask("PUT", "/pipelines/kept", "operator", json={"text": text}, headers={"If-Match": "*"})
+    assert changed.status_code == 403, other
+
+
+def test_a_masked_topic_is_not_read_by_triggers_of_those_who_may_not_reveal_it(api: Api) -> None:
+    def new(topic: str) -> dict[str, object]:
+        return {"kafka_configuration": KAFKA | {"hosts": [["1.1.1.1", 9092]], "topics": [topic]}}
+
+    for role in ("operator", "member"):
+        made = new("labs") | {"workflow": api.work.workflow, "name": "more"}
+        assert api.ask("POST", "/triggers", role, json=made).status_code == 403
+        path = f"/triggers/{api.work.trigger}"
+        assert api.ask("PUT", path, role, json=new("labs"), headers={"If-Match": "*"}).status_code == 403
+    made = api.ask("POST", "/triggers", "member", json=new("open") | {"workflow": api.work.workflow, "name": "more"})
+    assert made.status_code == 201, made.text
+
+
+def test_steps_that_are_given_a_masked_topic_are_not_changed_by_those_who_may_not_reveal_it(api: Api) -> None:
+    text = api.ask("GET", f"/workflows/{api.work.workflow}").json()["text"]
+    path = f"/workflows/{api.work.workflow}"
+    for role, status in (("member", 403), ("operator", 403), ("admin", 200)):
+        answer = api.ask("PUT", path, role, json={"text": text}, headers={"If-Match": "*"})
+        assert answer.status_code == status, answer.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import subprocess
 import sys
@@ -69,3 +70,52 @@ def test_a_server_without_the_console_imports_neither_it_nor_the_routes() -> Non
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_server_does_not_say_what_it_is(api: Api) -> None:
+    server = serve(api)
+    address = server.start()
+    try:
+        assert "server" not in httpx.get(f"{address}/health/live").headers
+    finally:
+        server.stop()
+
+
+def test_a_request_whose_head_does_not_arrive_is_ended(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.api.server._HEAD_SECONDS", 0.5)
+    server = serve(api)
+    host, _, port = server.start().removeprefix("http://").rpartition(":")
+    whole = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    try:
+        slow = [socket.create_connection((host, int(port))) for _ in range(50)]
+        for number, connection in enumerate(slow):
+            connection.settimeout(20)
+            if number % 3 == 1:
+                connection.sendall(whole[:20])
+            elif number % 3 == 2:  # the first one is answered, the second is not sent to its end
+                connection.sendall(whole)
+                assert b"200 OK" in connection.recv(10_000)
+                connection.sendall(whole[:-2])
+        assert httpx.get(f"http://{host}:{port}/health/live").status_code == 200
+        for connection in slow:
+            while connection.recv(10_000):
+                pass
+            connection.close()
+    finally:
+        server.stop()
+
+
+def test_a_request_whose_body_does_not_arrive_is_ended(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.api.guards._BODY_SECONDS", 0.3)
+    server = serve(api)
+    host, _, port = server.start().removeprefix("http://").rpartition(":")
+    try:
+        with socket.create_connection((host, int(port))) as connection:
+            connection.settimeout(20)
+            head = b"POST /api/v1/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            connection.sendall(head + b"Content-Length: 100\r\n\r\n{")
+            answer = connection.recv(10_000)
+    finally:
+        server.stop()
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"too_slow" in answer

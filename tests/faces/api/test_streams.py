@@ -14,7 +14,9 @@ from starlette.types import Message
 
 from penstock.api import streams
 from penstock.api.streams import TooManyStreams, streamed, watched
+from penstock.service.access import Actor
 
+ADA = Actor(name="ada@example.org", role="viewer", user_id="7")
 SCOPE = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}}
 """As the server has it: it tells by a message that nobody listens any more."""
 
@@ -40,8 +42,8 @@ def slots(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
     """How many streams are open."""
     made = streams._Slots()
     monkeypatch.setattr(streams, "_slots", made)
-    yield lambda: made._taken
-    assert made._taken == 0
+    yield made._taken.total
+    assert not made._taken
 
 
 async def serve(response: Response, gone: Callable[[], bool]) -> list[Message]:
@@ -63,7 +65,7 @@ async def serve(response: Response, gone: Callable[[], bool]) -> list[Message]:
 
 def test_a_quiet_series_is_closed_when_nobody_listens_any_more(slots: Callable[[], int]) -> None:
     series = Quiet()
-    response = streamed(series, "record", lambda: None)
+    response = streamed(ADA, series, "record", lambda: None)
     assert slots() == 1
     asyncio.run(serve(response, lambda: series.looks > 3))
     assert series.closed == 1
@@ -71,16 +73,16 @@ def test_a_quiet_series_is_closed_when_nobody_listens_any_more(slots: Callable[[
 
 def test_who_is_gone_before_the_first_event_holds_nothing() -> None:
     series = Quiet()
-    assert asyncio.run(serve(streamed(series, "record", lambda: None), lambda: True)) == []
+    assert asyncio.run(serve(streamed(ADA, series, "record", lambda: None), lambda: True)) == []
     assert (series.looks, series.closed) == (0, 1)
-    assert asyncio.run(serve(watched(dict, 1.0, 60.0), lambda: True)) == []
+    assert asyncio.run(serve(watched(ADA, dict, 1.0, 60.0), lambda: True)) == []
 
 
 def test_what_is_refused_for_want_of_room_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_MOST", 0)
     series = Quiet()
     with pytest.raises(TooManyStreams):
-        streamed(series, "record", lambda: None)
+        streamed(ADA, series, "record", lambda: None)
     assert series.closed == 1
 
 
@@ -95,7 +97,7 @@ def test_a_reader_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) 
             await asyncio.Event().wait()
 
     async def read() -> None:
-        response = streamed(series, "record", lambda: None)
+        response = streamed(ADA, series, "record", lambda: None)
         await asyncio.wait_for(response(SCOPE, asyncio.Event().wait, send), 20)  # type: ignore[arg-type]  # it says nothing
 
     asyncio.run(read())
@@ -126,7 +128,7 @@ def test_a_series_is_not_closed_while_it_looks() -> None:
     series = Waiting()
 
     async def leave() -> None:
-        serving = asyncio.create_task(serve(streamed(series, "record", lambda: None), lambda: series.looks > 0))
+        serving = asyncio.create_task(serve(streamed(ADA, series, "record", lambda: None), lambda: series.looks > 0))
         while not series.looks:
             await asyncio.sleep(0.01)
         series.comes.set()
@@ -141,7 +143,10 @@ def test_many_readers_leave_threads_to_everybody_else() -> None:
 
     async def ask_meanwhile() -> str:
         gone = threading.Event()
-        served = [asyncio.create_task(serve(streamed(each, "record", lambda: None), gone.is_set)) for each in readers]
+        served = [
+            asyncio.create_task(serve(streamed(Actor(name=str(n)), each, "record", lambda: None), gone.is_set))
+            for n, each in enumerate(readers)
+        ]
         while not all(each.waits for each in readers):
             await asyncio.sleep(0.01)
         answer = await asyncio.wait_for(run_in_threadpool(lambda: "answered"), 10)
@@ -153,3 +158,15 @@ def test_many_readers_leave_threads_to_everybody_else() -> None:
 
     assert asyncio.run(asyncio.wait_for(ask_meanwhile(), 30)) == "answered"
     assert [each.closed for each in readers] == [1] * 60
+
+
+def test_one_user_does_not_keep_the_others_out(slots: Callable[[], int]) -> None:
+    opened = [streamed(ADA, Quiet(), "x", dict) for _ in range(20)]
+    with pytest.raises(TooManyStreams) as refused:
+        streamed(ADA, Quiet(), "x", dict)
+    assert "20 for one" in str(refused.value.allowed)
+    other = streamed(Actor(name="otto@example.org", user_id="8"), Quiet(), "x", dict)
+    assert slots() == 21
+    for each in (*opened, other):
+        asyncio.run(serve(each, lambda: True))
+    assert slots() == 0

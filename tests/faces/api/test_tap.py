@@ -14,7 +14,7 @@ from penstock.config.spec import PipelineSpec
 from penstock.core.secrets import MASK
 from penstock.engine.taps import Taps
 from penstock.pipeline.samples import Sample, TapStage
-from penstock.service.masking import Masking
+from penstock.service.masking import UNTOLD, Masking
 from tests.faces.api.conftest import Api
 from tests.support.waiting import until
 
@@ -161,3 +161,20 @@ def test_a_tap_is_bounded(api: Api) -> None:
     for bad in ("seconds=301", "limit=100001", "per_second=1001", "per_second=0", "stage=nowhere", "seconds=x"):
         assert api.ask("GET", f"/pipelines/orders/tap?{bad}", "viewer").status_code == 422
     assert api.ask("GET", "/pipelines/nothing/tap", "viewer").status_code == 404
+
+
+def test_why_an_event_failed_says_nothing_of_masked_fields(masked: Api) -> None:
+    value, why = '{"card":"4111-CANARY","id":9}', "ValueError: no such card 4111-CANARY"
+    found = Tapped(masked).look(
+        [
+            sample("act", value, became="failed", why=why),
+            sample("act", value, became="failed", why=why, as_read=False),
+            sample("decode", None, became="failed", why=why),
+            sample("act", "no JSON 4111-CANARY", became="failed", why=why),
+            sample("act", value, became="failed", why=why, topic="others"),
+        ]
+    )
+    assert found[0]["why"] == f"ValueError: no such card {MASK}"
+    assert [each["why"] for each in found[1:4]] == [UNTOLD] * 3
+    assert "CANARY" not in json.dumps(found[:4])
+    assert found[4]["why"] == why

@@ -52,6 +52,7 @@ def main(folder: Path, options: list[str]) -> None:
             slow_down()
         desk, authentication = Desk(store, settings), Authentication(store, settings)
         if "--login" in options:
+            authentication.write_first_token()
             for email, role in USERS.items():
                 store.people.create(email, name=None, role=role, password=hash_password(PASSWORD))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
@@ -13,8 +14,13 @@ from tests.faces.console.seeding import PASSWORD
 
 
 @pytest.fixture(scope="module")
-def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with served(tmp_path_factory.mktemp("login"), "--login") as address:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("login")
+
+
+@pytest.fixture(scope="module")
+def console(home: Path) -> Iterator[str]:
+    with served(home, "--login") as address:
         yield address
 
 
@@ -42,6 +48,27 @@ def test_a_wrong_password_is_refused_in_words(context: BrowserContext) -> None:
     page.goto("/login")
     log_in(page, "ada@example.org", "something else")
     expect(page.locator("#refused")).to_contain_text("the user or the password is wrong")
+
+
+def test_the_first_admin_logs_in_with_the_first_token(page: Page, home: Path) -> None:
+    page.goto("/users")
+    page.get_by_text("Log in with a token").click()
+    page.get_by_label("Token").fill((home / "first-token").read_text().strip())
+    page.get_by_role("button", name="Use token").click()
+    expect(page).to_have_url(re.compile("/users"))
+    expect(page.get_by_role("button", name="New user…")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page).to_have_url(re.compile("/login"))
+
+
+def test_a_link_logs_nobody_out(context: BrowserContext) -> None:
+    page = context.new_page()
+    page.goto("/")
+    log_in(page, "ada@example.org")
+    expect(page.locator("h1")).to_have_text("Pipelines")
+    page.goto("/logout")
+    page.goto("/")
+    expect(page.locator("h1")).to_have_text("Pipelines")
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example/", "/\\evil.example"])
@@ -95,7 +122,9 @@ def test_a_page_that_stays_open_after_the_log_out_can_do_nothing(page: Page) -> 
     log_in(page, "otto@example.org")
     expect(page.get_by_role("button", name="Pause large-orders")).to_be_visible()
     other = page.context.new_page()
-    other.goto("/logout")
+    other.goto("/")
+    other.get_by_role("button", name="Log out").click()
+    expect(other).to_have_url(re.compile("/login"))
     # A page asks again who has opened it after ten seconds.
     expect(page.locator(".banner")).to_contain_text("Log in again", timeout=30_000)
     page.get_by_role("button", name="Pause large-orders").click()

@@ -42,4 +42,4 @@ def events(
             "work_order_jobs": [job.model_dump(mode="json") for job in work_orders.jobs(desk, now)],
         }
 
-    return watched(look, _EVERY, seconds)
+    return watched(actor, look, _EVERY, seconds)

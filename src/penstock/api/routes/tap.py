@@ -34,4 +34,4 @@ def tap(
     following = operations.tap(
         desk, actor, name, stages=stage or STAGES, seconds=seconds, limit=limit, per_second=per_second
     )
-    return streamed(following, "sample", lambda: desk.pipeline(actor_of(request), "topics.view", name))
+    return streamed(actor, following, "sample", lambda: desk.pipeline(actor_of(request), "topics.view", name))

@@ -69,4 +69,4 @@ def tail(
     last: Annotated[int, Query(ge=0, le=100, description="Begin with so many of each partition.")] = 10,
 ) -> StreamingResponse:
     following = topics.tail(desk, actor, name, topic, seconds=seconds, limit=limit, last=last)
-    return streamed(following, "record", lambda: topics.require_readable(desk, actor_of(request), name, topic))
+    return streamed(actor, following, "record", lambda: topics.require_readable(desk, actor_of(request), name, topic))

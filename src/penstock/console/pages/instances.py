@@ -14,6 +14,7 @@ from penstock.console.tables import Column, cell, table
 from penstock.service.access import Actor
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.instances import list_instances, this_spark
+from penstock.service.operations.scoping import instance_name
 
 _COLUMNS: Final = (
     Column("id", "Instance", lead=True),
@@ -49,13 +50,14 @@ async def instances(visit: Visit) -> None:
 
 def _rows(desk: Desk, actor: Actor, data: Data) -> list[dict[str, Any]]:
     lines = data.overview(desk, actor).lines
-    partitions = Counter(place.owner for line in lines for place in line.status.partitions if place.owner)
+    owners = (place.owner for line in lines for place in line.status.partitions if place.owner)
+    partitions = Counter(instance_name(actor, owner) for owner in owners)
     return [
         {
             "id": each.id,
             "id_why": "this one" if each.this else None,
-            "host": cell(each.host),
-            "pid": each.pid,
+            "host": cell(each.host or ""),
+            "pid": each.pid or "",
             "version": each.version,
             "pipelines": len(each.pipelines),
             "partitions": partitions[each.id],

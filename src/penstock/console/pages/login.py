@@ -1,20 +1,18 @@
-"""Logging in and out; the session's cookie is set by the API, which the page asks by a script of its own."""
+"""Logging in; the session's cookie is set by the API, which the page asks by a script of its own."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
+from urllib.parse import urlencode
 
 from fastapi import Request, Response
 from fastapi.responses import RedirectResponse
 from nicegui import ui
 
 from penstock.console.frame import pages
-from penstock.console.parts import box, heading, text
-from penstock.console.threads import in_thread
+from penstock.console.parts import box, heading, link, text
 from penstock.console.trouble import show_nobody, theme
 from penstock.core.errors import PenstockError
-from penstock.service.authentication import SESSION_COOKIE
 
 _HOME: Final = "/"
 
@@ -33,27 +31,32 @@ async def login(request: Request) -> Response | None:
             ui.element("img").props('src="/_console/mark.svg" alt=""')
             text("Penstock", tag="span")
         heading("Log in")
-        with ui.element("form").props(f'id=login data-next="{_back(request)}" autocomplete=on'):
-            with text("E-mail address", tag="label"):
-                ui.element("input").props("name=user type=email required autocomplete=username autofocus")
-            with text("Password", tag="label"):
-                ui.element("input").props("name=password type=password required autocomplete=current-password")
-            text("Log in", tag="button").props("type=submit")
+        if pages.authentication.has_provider:
+            link("Log in at your organisation", f"/api/v1/session/oidc?{urlencode({'to': _back(request)})}", "provider")
+        if pages.authentication.takes_passwords:
+            _password_form(request)
+        with ui.element("details").classes("by-token"):
+            text("Log in with a token", tag="summary")
+            _token_form(request)
         text("", "problem").props("id=refused role=alert hidden")
-        text("No user yet? `penstock users create` makes one.", "muted small")
+        text("No user yet? The first start writes an admin token to the file `first-token` of its home.", "muted small")
     return None
 
 
-@ui.page("/logout", title="Log out · Penstock")
-async def logout(request: Request) -> Response | None:
-    try:
-        await in_thread(partial(pages.authentication.log_out, request.cookies.get(SESSION_COOKIE)))
-    except PenstockError as error:
-        show_nobody(request, error, lambda: pages.recognised(request))
-        return None
-    answer = RedirectResponse("/login", status_code=303)
-    answer.delete_cookie(SESSION_COOKIE, path="/")
-    return answer
+def _password_form(request: Request) -> None:
+    with ui.element("form").props(f'data-login data-next="{_back(request)}" autocomplete=on'):
+        with text("E-mail address", tag="label"):
+            ui.element("input").props("name=user type=email required autocomplete=username autofocus")
+        with text("Password", tag="label"):
+            ui.element("input").props("name=password type=password required autocomplete=current-password")
+        text("Log in", tag="button").props("type=submit")
+
+
+def _token_form(request: Request) -> None:
+    with ui.element("form").props(f'data-login data-next="{_back(request)}" autocomplete=off'):
+        with text("Token", tag="label"):
+            ui.element("input").props("name=token type=password required autocomplete=off")
+        text("Use token", tag="button").props("type=submit")
 
 
 def _back(request: Request) -> str:

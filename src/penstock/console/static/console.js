@@ -33,11 +33,11 @@
     event.stopPropagation();
   }, true);
   addEventListener("submit", async (event) => {
-    if (event.target.id !== "login") return;
+    if (event.target.dataset.login === undefined) return;
     event.preventDefault();
-    const { user, password } = Object.fromEntries(new FormData(event.target));
     const answer = await fetch("/api/v1/session", {
-      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ user, password }),
+      method: "POST", headers: { "content-type": "application/json" },
+      body: JSON.stringify(Object.fromEntries(new FormData(event.target))),
     });
     if (answer.ok) return location.assign(event.target.dataset.next);
     const refused = document.getElementById("refused"), why = await answer.json().catch(() => ({}));
@@ -72,6 +72,12 @@
       field.dispatchEvent(new Event("input", { bubbles: true }));
     }, 100);
   }
+  globalThis.penstockLogOut = async () => {
+    const known = await fetch("/api/v1/session");
+    const { csrf } = known.ok ? await known.json() : {};
+    if (csrf) await fetch("/api/v1/session", { method: "DELETE", headers: { "x-csrf-token": csrf } });
+    location.assign("/login");
+  };
   globalThis.penstockTheme = (name) => {
     document.cookie = `penstock_theme=${name}; path=/; max-age=31536000; samesite=lax`;
   };

@@ -63,6 +63,7 @@ def get_letter(desk: Desk, actor: Actor, letter_id: int, *, reveal: bool = False
     data = _letter(desk, actor, letter_id)
     topic, project = data["topic"], desk.project_of(data["pipeline"])
     hidden = desk.masking.applies(topic)
+    desk.note_read(actor, "dead_letters.read", f"dead-letter/{letter_id}", project)
     if hidden and reveal:
         require(actor, "events.reveal", project)
         with audited(desk.store, actor, "dead_letters.reveal", f"dead-letter/{letter_id}", project=project):
@@ -89,7 +90,8 @@ def replay(
     before, after = _values(desk, which, edit)
     subject = f"dead-letter/{which[0]}" if isinstance(which, list) and len(which) == 1 else "dead-letters"
     action = "dead_letters.edit" if edit else "dead_letters.replay"
-    with audited(desk.store, actor, action, subject, before=before, data=data) as change:
+    project = _project(desk, choice)
+    with audited(desk.store, actor, action, subject, project=project, before=before, data=data) as change:
         job = desk.replays.start(which, by=actor.name, what=_words(choice), edit=edit, rate=rate)
         change.data["job"] = job_name(job)
         change.data["letters"] = job.total
@@ -113,7 +115,8 @@ def discard(desk: Desk, actor: Actor, choice: LetterChoice, reason: str) -> JobV
     subject = f"dead-letter/{which[0]}" if isinstance(which, list) and len(which) == 1 else "dead-letters"
     pipelines = _pipelines(desk, choice)
     work = DiscardWork(desk.store, which, actor.name, reason, sum(counts.values()), pipelines)
-    with audited(desk.store, actor, "dead_letters.discard", subject, data=data) as change:
+    project = _project(desk, choice)
+    with audited(desk.store, actor, "dead_letters.discard", subject, project=project, data=data) as change:
         job = desk.letter_jobs.begin("discard", work, by=actor.name, what=_words(choice), pipelines=pipelines)
         change.data["job"] = job_name(job)
     return JobView.of(job)
@@ -135,10 +138,18 @@ def stop_job(desk: Desk, actor: Actor, job_id: str) -> JobView:
     row = _job(desk, actor, job_id)
     for name in row.pipelines or [""]:
         require(actor, "dead_letters.operate", desk.project_of(name))
-    with audited(desk.store, actor, "dead_letters.stop", f"job/{job_id}"):
+    projects = {desk.project_of(name) for name in row.pipelines}
+    project = projects.pop() if len(projects) == 1 else None
+    with audited(desk.store, actor, "dead_letters.stop", f"job/{job_id}", project=project):
         desk.store.letter_jobs.ask_to_stop(row.id)
         desk.letter_jobs.look()
     return job(desk, actor, job_id)
+
+
+def _project(desk: Desk, choice: LetterChoice) -> str | None:
+    """The project that all of the letters are of; None: there are several, or none."""
+    projects = {desk.project_of(name) for name in _pipelines(desk, choice)}
+    return projects.pop() if len(projects) == 1 else None
 
 
 def _job(desk: Desk, actor: Actor, job_id: str) -> LetterJobRow:

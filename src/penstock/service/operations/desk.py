@@ -12,12 +12,13 @@ from typing import Final, TypeVar
 from penstock.config.settings import Settings
 from penstock.config.spec import PipelineSpec
 from penstock.core.clock import SYSTEM
-from penstock.core.errors import ConfigError, Unavailable
+from penstock.core.errors import ConfigError, PenstockError, Unavailable
 from penstock.core.net.guard import AddressGuard
 from penstock.core.status import PipelineStatus
 from penstock.engine.instance import Instance
 from penstock.engine.pipelines.stats import PipelineView
 from penstock.service.access import Actor, NotFound, Right, allows, require
+from penstock.service.audit import Recent, record
 from penstock.service.letter_jobs import LetterJobs
 from penstock.service.masking import Masking
 from penstock.service.outbound import caller_guard
@@ -42,6 +43,8 @@ _LOOKUPS: Final = 10.0
 """Seconds that look-ups of names for one request take together at most."""
 _LETTERS_FRESH: Final = 5.0
 """The same for counts of dead letters: of a million, counting takes a tenth of a second."""
+_READ_AGAIN: Final = 300.0
+"""Seconds after which a read of the same thing by the same person is written down again."""
 _LETTERS_OLD: Final = 2 * _LETTERS_FRESH
 """Older counts are not shown; until then they are, while somebody counts again."""
 
@@ -91,6 +94,7 @@ class Desk:
             specs=self._running,
             max_replays=settings.dead_letters.max_replays,
         )
+        self._recent = Recent(_READ_AGAIN)
         self._lock = threading.Lock()
         self._snapshot: tuple[float, Snapshot] | None = None
         self._letters: tuple[float, dict[str, int]] | None = None
@@ -99,6 +103,17 @@ class Desk:
     def close(self) -> None:
         """Ends what it has begun; the store is its owner's."""
         self.letter_jobs.close()
+
+    def note_read(self, actor: Actor, action: str, subject: str, project: str | None = None, **data: object) -> None:
+        """Write down that the actor is shown payloads; of what is looked at again and again, every five minutes."""
+        if self._recent.is_new(actor.name, action, subject):
+            record(self.store, actor, action, subject, project=project, data=data)
+
+    def note_refusal(self, actor: Actor, asked: str, error: PenstockError, **data: str) -> None:
+        """Write down that the actor may not do what was asked for. Nothing depends on it."""
+        if self._recent.is_new(actor.name, "refused", asked):
+            with contextlib.suppress(Unavailable):
+                record(self.store, actor, "refused", asked, outcome="failed", data=data | {"error": error.code})
 
     def snapshot(self) -> Snapshot:
         """Pipelines as they are, or were a second ago."""
@@ -116,12 +131,12 @@ class Desk:
         """As it runs here, else as it is kept in the store, else as it last ran."""
         if (running := self._running().get(name)) is not None:
             return running
-        if (kept := self.store.managed.get(name)) is not None:
-            limits = Limits(frozenset(self.settings.api.allow), self.outbound(), os.environ, self.named_secrets)
-            return require_valid(check_submitted(kept.text, limits))
         trigger = self.store.triggers.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
         if trigger is not None and trigger.deleted_at is None:
             return trigger_spec(self.store, self.settings, trigger)
+        if (kept := self.store.managed.get(name)) is not None:
+            limits = Limits(frozenset(self.settings.api.allow), self.outbound(), os.environ, self.named_secrets)
+            return require_valid(check_submitted(kept.text, limits))
         try:
             return current_spec(name, [], self.store)
         except ConfigError as error:
@@ -175,8 +190,9 @@ class Desk:
             statuses=statuses,
             wanted={view.pipeline: view for view in list_pipelines(self.store, known=statuses)},
             managed=managed,
-            projects={pipeline_name(row.id): owners[row.workflow_id] for row in triggers}
-            | self.store.managed.projects(),
+            # A trigger's name is its own, also where somebody has kept a pipeline under it.
+            projects=self.store.managed.projects()
+            | {pipeline_name(row.id): owners[row.workflow_id] for row in triggers},
             titles={pipeline_name(row.id): f"{called[row.workflow_id]}/{row.name}" for row in triggers},
             views={view.name: view for view in instance.snapshot()} if instance else {},
         )

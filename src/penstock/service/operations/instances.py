@@ -9,6 +9,7 @@ from penstock.core.status import State
 from penstock.service.access import Actor, allows, require_somewhere
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import View
+from penstock.service.operations.scoping import instance_name
 from penstock.service.status import INSTANCE_SILENCE
 
 
@@ -44,7 +45,8 @@ class LaneView(View):
 class SparkView(View):
     """Spark, as the instance that answers uses it."""
 
-    master: str
+    master: str | None = None
+    """Null for those whose role holds for some projects only."""
     slots: int
     """Windows that can be worked on side by side: the cores."""
     running: int
@@ -60,8 +62,9 @@ class InstanceView(View):
     """One running `penstock run`."""
 
     id: str
-    host: str
-    pid: int
+    host: str | None = None
+    """Null, as `pid` and `http_address`, for those whose role holds for some projects only."""
+    pid: int | None = None
     version: str
     started_at: str
     heard_at: str
@@ -91,16 +94,16 @@ def list_instances(desk: Desk, actor: Actor) -> list[InstanceView]:
             )
             said.setdefault(row.instance, []).append(view)
     here = desk.instance()
-    used = this_spark(desk, actor)
+    used, everywhere = this_spark(desk, actor), allows(actor, "instances.view")
     return [
         InstanceView(
-            id=row.id,
-            host=row.host,
-            pid=row.pid,
+            id=instance_name(actor, row.id),
+            host=row.host if everywhere else None,
+            pid=row.pid if everywhere else None,
             version=row.version,
             started_at=format_time(row.started_at),
             heard_at=format_time(row.heartbeat_at),
-            http_address=row.http_address,
+            http_address=row.http_address if everywhere else None,
             this=here is not None and here.id == row.id,
             spark=used if here is not None and here.id == row.id else None,
             pipelines=said.get(row.id, []),
@@ -122,7 +125,7 @@ def this_spark(desk: Desk, actor: Actor) -> SparkView | None:
     spark, visible = here.spark, _visible(desk, actor)
     lanes = spark.book.lanes()
     return SparkView(
-        master=spark.master,
+        master=spark.master if allows(actor, "instances.view") else None,
         slots=spark.cores,
         running=sum(lane.running_for is not None for lane in lanes),
         jobs=spark.jobs,

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from penstock.core.errors import ConfigError
-from penstock.service.access import Actor, NotAllowed, NotFound, allows, require_somewhere
+from penstock.service.access import Actor, NotFound, allows, require_somewhere
 from penstock.service.operations import runs, work_orders
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import Text, View
@@ -244,15 +244,13 @@ def _runs(desk: Desk, actor: Actor, query: LightningQuery, project: str | None) 
 
 
 def _project(desk: Desk, actor: Actor, project: str | None) -> str | None:
-    """As Lightning answers: unknown, or not the caller's."""
+    """One that is not the caller's is as if it were not there."""
     require_somewhere(actor, "work_orders.view")
     if project is None:
         return None
     found = desk.store.projects.get(project)
-    if found is None or found.id != project.lower():
+    if found is None or found.id != project.lower() or not allows(actor, "work_orders.view", found.id):
         raise NotFound("no such project", received=project)
-    if not allows(actor, "work_orders.view", found.id):
-        raise NotAllowed("no access to this project", received=project)
     return found.id
 
 

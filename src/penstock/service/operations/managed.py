@@ -10,7 +10,7 @@ from penstock.service.audit import audited
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import PipelineDetail, ProblemView, Validation
 from penstock.service.operations.pipelines import get_pipeline
-from penstock.service.operations.scoping import limits_of
+from penstock.service.operations.scoping import limits_of, require_readable
 from penstock.service.operations.versions import known_spec, version_text
 from penstock.service.submitted import NAME, Submitted, check_submitted, require_valid
 from penstock.service.trigger_specs import PREFIX
@@ -26,7 +26,7 @@ class NotManaged(PenstockError, Terminal):
 def validate_text(desk: Desk, actor: Actor, text: str) -> Validation:
     """What is right and wrong with a document, as far as this actor may use it; nothing is kept."""
     require_somewhere(actor, "pipelines.edit")
-    found = check_submitted(text, limits_of(desk, actor, "pipelines.edit"))
+    found = _unreserved(check_submitted(text, limits_of(desk, actor, "pipelines.edit")))
     return Validation(
         valid=found.spec is not None,
         name=found.spec.name if found.spec else None,
@@ -40,8 +40,8 @@ def create(desk: Desk, actor: Actor, text: str, *, project: str | None = None) -
     """Keep a new one; `Taken` where a pipeline, or a file, has its name."""
     require(actor, "pipelines.edit", project)
     _known_project(desk, project)
-    spec = require_valid(check_submitted(text, limits_of(desk, actor, "pipelines.edit", project)))
-    _may_feed(actor, spec)
+    spec = require_valid(_unreserved(check_submitted(text, limits_of(desk, actor, "pipelines.edit", project))))
+    _may_read_and_feed(desk, actor, spec)
     _require_free(desk, spec.name, project)
     with audited(desk.store, actor, "pipelines.create", f"pipeline/{spec.name}", project=project) as change:
         desk.store.managed.create(spec.name, text, by=actor.name, project_id=project)
@@ -54,7 +54,7 @@ def replace(desk: Desk, actor: Actor, name: str, text: str, revision: int | None
     """Keep another document; `Changed` where the revision is not this one."""
     row, project = _managed(desk, actor, name)
     spec = require_valid(_named(name, check_submitted(text, limits_of(desk, actor, "pipelines.edit", project))))
-    _may_feed(actor, spec)
+    _may_read_and_feed(desk, actor, spec)
     subject = f"pipeline/{spec.name}"
     with audited(desk.store, actor, "pipelines.replace", subject, project=project, before=row.text) as change:
         desk.store.managed.replace(name, text, revision=revision, by=actor.name)
@@ -102,8 +102,18 @@ def _require_free(desk: Desk, name: str, project: str | None) -> None:
         raise Taken("there is a pipeline of this name in a file", received=name, hint="name it otherwise")
 
 
-def _may_feed(actor: Actor, spec: PipelineSpec) -> None:
+def _unreserved(found: Submitted) -> Submitted:
+    """A trigger's pipeline is called by the trigger's id: whoever took that name would be taken for its owner."""
+    if found.spec is not None and found.spec.name.startswith(PREFIX):
+        message = f"names that begin with {PREFIX!r} are for what triggers run"
+        problem = Problem(file=NAME, path="name", message=message, received=found.spec.name, hint="name it otherwise")
+        return Submitted(problems=[problem])
+    return found
+
+
+def _may_read_and_feed(desk: Desk, actor: Actor, spec: PipelineSpec) -> None:
     """Work orders may be another project's: they are for those whose role holds everywhere."""
+    require_readable(desk, actor, [] if spec.source.is_foreign else spec.source.config.subscription)
     if spec.action.type == "work_order":
         require(actor, "pipelines.edit")
 

@@ -16,6 +16,7 @@ from penstock.service.offsets import cluster_of
 from penstock.service.operations.desk import Desk, Snapshot
 from penstock.service.operations.models import HistoryEntry, PartitionView, PipelineDetail, PipelineItem
 from penstock.service.operations.paging import Page, checked_limit, cursor, place_of
+from penstock.service.operations.scoping import instance_name
 from penstock.service.operations.versions import known_spec
 from penstock.service.skipping import skip_failed
 from penstock.service.status import with_lag
@@ -56,13 +57,13 @@ def get_pipeline(desk: Desk, actor: Actor, name: str) -> PipelineDetail:
     kept = now.managed.get(name)
     spec, version, file = known_spec(desk, name)
     return PipelineDetail(
-        **_item(now, name).model_dump(),
+        **_item(actor, now, name).model_dump(),
         spec=spec,
         version=version,
         file=file,
         text=kept.text if kept else None,
         revision=kept.revision if kept else None,
-        places=_places(now.status(name)),
+        places=_places(actor, now.status(name)),
     )
 
 
@@ -75,7 +76,7 @@ def partitions(desk: Desk, actor: Actor, name: str, *, ask: bool = False) -> lis
         complaints = with_lag([status], [desk.spec(name)])
         if complaints:
             raise Unavailable(complaints[0])
-    return _places(status)
+    return _places(actor, status)
 
 
 def history(desk: Desk, actor: Actor, name: str, *, limit: int = 100) -> list[HistoryEntry]:
@@ -84,7 +85,12 @@ def history(desk: Desk, actor: Actor, name: str, *, limit: int = 100) -> list[Hi
     rows = desk.store.pipelines.history(name, checked_limit(limit))
     return [
         HistoryEntry(
-            id=row.id, at=format_time(row.at), kind=row.kind, text=row.text, instance=row.instance, data=row.data
+            id=row.id,
+            at=format_time(row.at),
+            kind=row.kind,
+            text=row.text,
+            instance=instance_name(actor, row.instance) if row.instance else None,
+            data=row.data,
         )
         for row in rows
     ]
@@ -154,17 +160,17 @@ def _command(
     desk.forget()
     if wait:
         commands.wait_obeyed(desk.store, revisions, wait)
-    return _item(desk.snapshot(), name)
+    return _item(actor, desk.snapshot(), name)
 
 
 def _items(desk: Desk, actor: Actor) -> Iterator[PipelineItem]:
     now = desk.snapshot()
     for name in now.names:
         if allows(actor, "pipelines.view", now.projects.get(name)):
-            yield _item(now, name)
+            yield _item(actor, now, name)
 
 
-def _item(now: Snapshot, name: str) -> PipelineItem:
+def _item(actor: Actor, now: Snapshot, name: str) -> PipelineItem:
     status, wanted, view = now.status(name), now.wanted.get(name), now.views.get(name)
     lags = [place.lag for place in status.partitions]
     return PipelineItem(
@@ -184,13 +190,13 @@ def _item(now: Snapshot, name: str) -> PipelineItem:
         rate=view.rate if view else None,
         p50_ms=view.p50_ms if view else None,
         p99_ms=view.p99_ms if view else None,
-        instances=wanted.instances if wanted else [],
+        instances=[instance_name(actor, each) for each in wanted.instances] if wanted else [],
         managed=name in now.managed,
         project=now.projects.get(name),
     )
 
 
-def _places(status: PipelineStatus) -> list[PartitionView]:
+def _places(actor: Actor, status: PipelineStatus) -> list[PartitionView]:
     return [
         PartitionView(
             topic=place.topic,
@@ -198,7 +204,7 @@ def _places(status: PipelineStatus) -> list[PartitionView]:
             committed=place.committed,
             end=place.end,
             lag=place.lag,
-            owner=place.owner,
+            owner=instance_name(actor, place.owner) if place.owner else None,
         )
         for place in status.partitions
     ]

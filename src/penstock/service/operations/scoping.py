@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from penstock.core.errors import ConfigError
-from penstock.service.access import Actor, NotFound, Right, allows, require, require_somewhere
+from penstock.service.access import Actor, NotAllowed, NotFound, Right, allows, require, require_somewhere
 from penstock.service.operations.desk import Desk
 from penstock.service.refusals import Limits
 from penstock.store.work.model import ProjectRow
@@ -41,6 +42,27 @@ def _owners(desk: Desk, actor: Actor, right: Right, project: str | None) -> froz
         return None
     mine = [each for each in actor.projects if allows(actor, right, each) and project in (None, each)]
     return frozenset(row.name for each in mine if (row := desk.store.projects.get(each)) is not None)
+
+
+def require_readable(desk: Desk, actor: Actor, *subscriptions: Sequence[str]) -> None:
+    """Raise `NotAllowed` where one of these topics has masked fields and the actor may not reveal them: what reads the
+    topic could copy it to where no rule applies. Topics are nobody's project, so the role must hold everywhere. A
+    pattern, which begins with `^`, may match any topic."""
+    if not desk.masking.has_rules or allows(actor, "events.reveal"):
+        return
+    for topic in (topic for topics in subscriptions for topic in topics):
+        if topic.startswith("^") or desk.masking.applies(topic):
+            raise NotAllowed(
+                "rules mask fields of what it reads; only who may reveal them may change what reads it",
+                received=topic,
+                allowed=["admin"],
+                hint="ask an admin of the installation",
+            )
+
+
+def instance_name(actor: Actor, instance: str) -> str:
+    """An instance's id has its host and process in it, which are for those whose role holds everywhere."""
+    return instance if allows(actor, "instances.view") else instance.rpartition("-")[2]
 
 
 def require_of(actor: Actor, view: Right, right: Right, project: str, missing: NotFound) -> None:

@@ -12,7 +12,8 @@ from penstock.core.errors import ConfigError, PenstockError, Terminal
 from penstock.core.secrets import MASK
 from penstock.engine.taps import MOST_PER_SECOND, Tap
 from penstock.pipeline.samples import Became, Sample, TapStage
-from penstock.service.access import Actor
+from penstock.service.access import Actor, allows
+from penstock.service.masking import UNTOLD
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import View
 from penstock.service.status import INSTANCE_SILENCE
@@ -29,6 +30,7 @@ _AT_ONCE: Final = 100
 """Samples of one look."""
 _STEPS: Final[dict[TapStage, str]] = {"filter": "filters", "transform": "transform"}
 """Stages that a pipeline may be without, by the name that the spec has for their steps."""
+_MOVED: Final = "rules hide fields of it, and nobody knows where they are now"
 _AS_READ: Final = ("json", "avro")
 """Formats whose decoded values have the fields of their records, by which rules name them."""
 
@@ -99,9 +101,8 @@ class Tapping:
         """The fields of a `SampleView`, which nobody has to check: a thousand of them are streamed in a second."""
         masked = self._desk.masking.applies(sample.topic)
         value, why = sample.value, sample.why
-        if masked and value is not None:
-            value = self._masked(sample, value)
-            why = why or ("rules hide fields of it, and nobody knows where they are now" if value == MASK else None)
+        if masked:
+            value, why = self._masked(sample)
         return {
             "stage": sample.stage,
             "step": sample.step,
@@ -118,17 +119,27 @@ class Tapping:
             "masked": masked,
         }
 
-    def _masked(self, sample: Sample, value: str) -> str:
-        """The value with its fields masked, where they are still in their places; otherwise nothing of it."""
-        if not (self._plain and sample.as_read) or sample.is_cut:
-            return MASK
+    def _masked(self, sample: Sample) -> tuple[str | None, str | None]:
+        """The value, and why it failed, without the masked fields, where they are still in their places; otherwise
+        nothing of either."""
+        if sample.value is None:
+            return None, UNTOLD if sample.why else None
+        decoded = self._decoded(sample)
+        if decoded is None:
+            return MASK, UNTOLD if sample.why else _MOVED
+        words = self._desk.masking.words(sample.topic, sample.value.encode("utf-8", "surrogatepass"))
+        why = words(sample.why) if sample.why else None
+        return orjson.dumps(self._desk.masking.value(sample.topic, decoded)).decode(), why
+
+    def _decoded(self, sample: Sample) -> Any:
+        """The value whose fields are where rules look for them; None: they may be anywhere."""
+        if not (self._plain and sample.as_read) or sample.is_cut or sample.value is None:
+            return None
         try:
-            decoded: Any = orjson.loads(value)
+            decoded: Any = orjson.loads(sample.value)
         except orjson.JSONDecodeError:
-            return MASK
-        if not isinstance(decoded, dict | list):
-            return MASK
-        return orjson.dumps(self._desk.masking.value(sample.topic, decoded)).decode()
+            return None
+        return decoded if isinstance(decoded, dict | list) else None
 
 
 def tap(
@@ -153,10 +164,13 @@ def tap(
     instance = desk.instance()
     flow = next((flow for flow in list(instance.runners) if flow.name == name), None) if instance else None
     if instance is None or flow is None:
-        raise NotHere(f"{name} does not run in the instance that answers", received=name, hint=_elsewhere(desk, name))
+        raise NotHere(
+            f"{name} does not run in the instance that answers", received=name, hint=_elsewhere(desk, actor, name)
+        )
     there = [stage for stage in wanted if stage not in _STEPS or getattr(flow.spec, _STEPS[stage])]
     if not there:
         raise ConfigError(f"{name} has no such stage", received=", ".join(wanted), allowed="decode, act")
+    desk.note_read(actor, "pipelines.tap", f"pipeline/{name}", desk.project_of(name))
     source = flow.spec.source
     plain = not source.is_foreign and source.config.format in _AS_READ
     opened = instance.taps.open(name, there, per_second, seconds)
@@ -169,8 +183,10 @@ def look(desk: Desk, actor: Actor, name: str, tapping: Tapping) -> list[SampleVi
     return tapping.there()
 
 
-def _elsewhere(desk: Desk, name: str) -> str:
-    """Who can be asked instead."""
+def _elsewhere(desk: Desk, actor: Actor, name: str) -> str:
+    """Who can be asked instead; addresses are for those whose role holds everywhere."""
+    if not allows(actor, "instances.view"):
+        return "start it, or ask an instance that runs it"
     wanted = desk.snapshot().wanted.get(name)
     running = set(wanted.instances) if wanted else set()
     alive = desk.store.instances.alive(INSTANCE_SILENCE)

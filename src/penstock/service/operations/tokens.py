@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from penstock.core.clock import format_time
+from penstock.core.clock import SYSTEM, format_time
 from penstock.core.durations import Duration
 from penstock.core.errors import ConfigError
 from penstock.service.access import ROLES, Actor, NotAllowed, NotFound, Role, allows, member_role, require_somewhere
 from penstock.service.audit import audited
+from penstock.service.authentication import logs_in_elsewhere
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import Text, View
 from penstock.service.operations.users import known_id
@@ -75,7 +76,7 @@ class NewToken(BaseModel):
     """At most its maker's own."""
     project: Text | None = None
     expires_in: Duration | None = Field(default=None, gt=0, le=10 * 366 * 86_400)
-    """Such as `90d`; absent: until it is revoked."""
+    """Such as `90d`; absent: until it is revoked, or for as long as its maker lets it."""
 
 
 def list_tokens(desk: Desk, actor: Actor) -> list[TokenView]:
@@ -89,7 +90,8 @@ def list_tokens(desk: Desk, actor: Actor) -> list[TokenView]:
 
 
 def create_token(desk: Desk, actor: Actor, new: NewToken) -> MadeToken:
-    """Bounded by its maker's rights, now and whenever it is used. A token makes no other one."""
+    """Bounded by its maker's rights, now and whenever it is used. Only an admin's token makes others, which end with it
+    at the latest; those of people who log in at the OpenID provider end after `oidc.token_age`."""
     require_somewhere(actor, "tokens.own")
     if actor.kind == "token" and not allows(actor, "tokens.manage"):
         raise NotAllowed("a token makes no tokens", hint="log in as a person")
@@ -99,6 +101,11 @@ def create_token(desk: Desk, actor: Actor, new: NewToken) -> MadeToken:
         raise NotAllowed(f"a token's role is at most its maker's, {own or 'none'}", received=new.role)
     if project is not None and project not in {row.id for row in desk.store.people.projects()}:
         raise ConfigError("there is no such project", received=new.project)
+    longest = _longest(desk, actor)
+    if longest is not None and new.expires_in is not None and new.expires_in > longest:
+        raise NotAllowed(
+            "the token would outlive what makes it", received=f"{new.expires_in:g} s", allowed=f"{longest:g} s"
+        )
     key = new_key(TOKEN_PREFIX)
     data = {"role": new.role, "expires_in": new.expires_in}
     with audited(desk.store, actor, "tokens.create", f"token/{new.name}", project=project, data=data) as change:
@@ -110,14 +117,24 @@ def create_token(desk: Desk, actor: Actor, new: NewToken) -> MadeToken:
             by=actor.name,
             user_id=actor.user_id,
             project_id=project,
-            seconds=new.expires_in,
+            seconds=longest if new.expires_in is None else new.expires_in,
+            until=actor.expires_at,
+            parent_id=actor.token_id,
         )
         change.data["id"] = row.id
     return MadeToken(**TokenView.of(row).model_dump(), token=key)
 
 
+def _longest(desk: Desk, actor: Actor) -> float | None:
+    """Seconds that a token of this maker may last; None: until it is revoked."""
+    user = desk.store.people.get(actor.user_id) if actor.user_id else None
+    bounds = [desk.settings.oidc.token_age] if user and logs_in_elsewhere(user, desk.settings.http) else []
+    bounds += [] if actor.expires_at is None else [max(0.0, (actor.expires_at - SYSTEM.now_ms()) / 1000)]
+    return min(bounds, default=None)
+
+
 def revoke_token(desk: Desk, actor: Actor, token_id: str) -> None:
-    """One's own, or any as an admin; nobody is let in by it any more."""
+    """One's own, or any as an admin; nobody is let in by it any more, nor by those that it made."""
     require_somewhere(actor, "tokens.own")
     row = desk.store.tokens.get(known_id(token_id, "token"))
     mine = row is not None and row.user_id is not None and row.user_id == actor.user_id

@@ -95,6 +95,7 @@ def browse(
     """A page: the `newest` records, or those from an offset, a time or `earliest` on; with `key`, only the ones whose
     key has this text in it."""
     require_readable(desk, actor, pipeline, topic)
+    desk.note_read(actor, "topics.read", f"topic/{topic}", desk.project_of(pipeline), pipeline=pipeline)
     connection = desk.spec(pipeline).source.config.connection
     page = topic_browser.browse(connection, topic, partition=partition, start=start, key=key, limit=limit)
     records = [RecordView.model_validate(_data(desk, record)) for record in page.records]
@@ -106,6 +107,7 @@ def decoder_report(
 ) -> list[DecoderAttempt]:
     """What every decoder makes of one record, the pipeline's own first, and why each other one does not fit."""
     require_readable(desk, actor, pipeline, topic)
+    desk.note_read(actor, "topics.read", f"topic/{topic}", desk.project_of(pipeline), pipeline=pipeline)
     spec = desk.spec(pipeline)
     page = topic_browser.browse(spec.source.config.connection, topic, partition=partition, start=str(offset), limit=1)
     record = next((each for each in page.records if each.offset() == offset), None)
@@ -150,6 +152,7 @@ def tail(
             "a tail is bounded", allowed=f"up to {LONGEST_TAIL:g} seconds, {MOST_TAILED} records, the last 100"
         )
     require_readable(desk, actor, pipeline, topic)
+    desk.note_read(actor, "topics.tail", f"topic/{topic}", desk.project_of(pipeline), pipeline=pipeline)
     connection = desk.spec(pipeline).source.config.connection
     return Tail(desk, TopicTail(connection, topic, last=last, seconds=seconds, limit=limit))
 

@@ -18,7 +18,7 @@ from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import PartitionView
 from penstock.service.operations.offsets import MoveView
 from penstock.service.operations.paging import Page, checked_limit, cursor, place_of
-from penstock.service.operations.scoping import chosen_project
+from penstock.service.operations.scoping import chosen_project, require_readable
 from penstock.service.operations.trigger_lookup import compiled, row_of, trigger_of
 from penstock.service.operations.trigger_models import (
     EnabledView,
@@ -69,7 +69,7 @@ def create(desk: Desk, actor: Actor, new: NewTrigger) -> TriggerDetail:
         hint = "make it, then enable it: what the group has committed is looked at then"
         raise ConfigError("a group that is taken over is not enabled at once", received=new.group_id, hint=hint)
     row, warnings = row_of(desk, actor, new, workflow, None)
-    compiled(desk, row, workflow)
+    require_readable(desk, actor, compiled(desk, row, workflow).source.config.subscription)
     subject = f"trigger/{row.id}"
     with audited(desk.store, actor, "triggers.create", subject, project=workflow.project_id) as change:
         saved = add_trigger(desk.store, workflow, row, new.steps)
@@ -81,7 +81,7 @@ def replace(desk: Desk, actor: Actor, trigger_id: str, new: TriggerChange, revis
     """Change its configuration; whether it is enabled stays, and so does its group."""
     before, workflow = trigger_of(desk, actor, "triggers.edit", trigger_id)
     row, warnings = row_of(desk, actor, new, workflow, before)
-    compiled(desk, row, workflow)
+    require_readable(desk, actor, compiled(desk, row, workflow).source.config.subscription)
     written = _written(before)
     with audited(
         desk.store, actor, "triggers.replace", f"trigger/{row.id}", project=workflow.project_id, before=written

@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from penstock.core.clock import SYSTEM
 from penstock.core.errors import ConfigError, PenstockError, Terminal
 from penstock.core.secrets import Secret
-from penstock.service.access import Actor, NotFound, Role, member_role, require
+from penstock.service.access import Actor, NotAllowed, NotFound, Role, member_role, require
 from penstock.service.attempts import Attempts, user_key
 from penstock.service.audit import audited
+from penstock.service.authentication import logs_in_elsewhere
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import View
 from penstock.service.passwords import hash_password, verify_password
@@ -127,6 +128,8 @@ def create_user(desk: Desk, actor: Actor, new: NewUser) -> UserView:
     """`Taken` where the address is another one's."""
     require(actor, "users.manage")
     _known_projects(desk, new.projects)
+    if new.password is not None:
+        _require_passwords(desk)
     password = hash_password(new.password.reveal()) if new.password else None
     with audited(desk.store, actor, "users.create", f"user/{new.email}") as change:
         row = desk.store.people.create(
@@ -156,13 +159,15 @@ def change_user(desk: Desk, actor: Actor, user_id: str, wanted: UserChange, revi
 
 
 def set_password(desk: Desk, actor: Actor, user_id: str, password: Secret, old: Secret | None = None) -> None:
-    """One's own by giving the old one, or anybody's as an admin. Sessions end."""
+    """One's own by giving the old one, or anybody's as an admin. Sessions end. Whom the OpenID provider vouches for has
+    none: it would let them in after they are gone there."""
     user_id = known_id(user_id, "user")
     own = actor.kind == "person" and actor.user_id == user_id
     if not own:
         require(actor, "users.manage")
     row = _user(desk, user_id)
-    if own and row.password is not None:
+    _require_passwords(desk, row)
+    if own:
         _require_password(desk, row.email, row.password, old)
     hashed = hash_password(password.reveal())
     with audited(desk.store, actor, "users.password", f"user/{row.email}"):
@@ -193,12 +198,22 @@ def _user(desk: Desk, user_id: str) -> PersonRow:
     return row
 
 
-def _require_password(desk: Desk, email: str, known: str, given: Secret | None) -> None:
+def _require_passwords(desk: Desk, user: PersonRow | None = None) -> None:
+    """Raise `NotAllowed` where a password would be of no use, or more than the user should have."""
+    if not desk.settings.http.passwords:
+        raise NotAllowed("passwords are not taken here: http.passwords is false", hint="log in at the OpenID provider")
+    if user is not None and logs_in_elsewhere(user, desk.settings.http):
+        raise NotAllowed(
+            f"{user.email} logs in at the OpenID provider, and has no password here", hint="change it at the provider"
+        )
+
+
+def _require_password(desk: Desk, email: str, known: str | None, given: Secret | None) -> None:
     """As hard to guess for who found a session as it is for who logs in."""
-    attempts, key = Attempts(desk.store.failed_logins, desk.settings.http.attempts), user_key(email)
-    attempts.check(key)
-    if not verify_password(known, given.reveal() if given else ""):
-        attempts.failed(key)
+    attempts = Attempts(desk.store.failed_logins, desk.settings.http.attempts)
+    with attempts.counted(user_key(email)) as attempt:
+        attempt.succeeded = verify_password(known, given.reveal() if given else "")
+    if not attempt.succeeded:
         raise ConfigError("the old password is wrong")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, Unavailable
 from penstock.core.ids import is_id
 from penstock.service import bulk_jobs
 from penstock.service.access import Actor, NotFound, Right, allows, require, require_somewhere
@@ -38,8 +39,16 @@ from penstock.store.work.model import BulkJobRow, NotThere
 
 _COUNTED: Final = 10_000
 """Work orders that are counted beside a list; more would take longer than the list."""
-_EXPORTED: Final = 100_000
-"""Work orders of one export that somebody waits for."""
+_EXPORTED: Final = 20_000
+"""Work orders of one export that somebody waits for; the command line has no limit."""
+_EXPORTING: Final = threading.BoundedSemaphore(2)
+"""Exports at once: each has a thread that requests share, and the processor, for as long as it takes."""
+
+
+class ExportsBusy(Unavailable):
+    """Others are exporting."""
+
+    code = "busy"
 
 
 def list_work_orders(
@@ -165,9 +174,14 @@ def export(desk: Desk, actor: Actor, query: WorkOrderQuery, path: Path) -> dict[
         )
     data = {"which": filter_as_json(which)}
     project = which.project_id
-    with audited(desk.store, actor, "work_orders.export", "work-orders", project=project, data=data) as change:
-        counts = export_work_orders(desk.store, which, path, by=actor.name)
-        change.data["rows"] = counts
+    if not _EXPORTING.acquire(blocking=False):
+        raise ExportsBusy("two exports are being made", hint="try again when they are done")
+    try:
+        with audited(desk.store, actor, "work_orders.export", "work-orders", project=project, data=data) as change:
+            counts = export_work_orders(desk.store, which, path, by=actor.name)
+            change.data["rows"] = counts
+    finally:
+        _EXPORTING.release()
     return counts
 
 
@@ -189,6 +203,7 @@ def shown(desk: Desk, actor: Actor, identifier: str) -> rows.WorkOrderDetail:
     found = desk.store.history.show(row.id)
     if found is None:
         raise NotFound(not_found(identifier).message, received=identifier)
+    desk.note_read(actor, "work_orders.read", f"work-order/{row.id}", row.project_id)
     return found
 
 

@@ -11,7 +11,7 @@ from penstock.service.access import Actor, NotFound, allows, require, require_so
 from penstock.service.audit import audited
 from penstock.service.operations.desk import Desk
 from penstock.service.operations.models import ProblemView, Validation
-from penstock.service.operations.scoping import limits_of
+from penstock.service.operations.scoping import limits_of, require_readable
 from penstock.service.operations.versions import as_yaml
 from penstock.service.operations.workflow_lookup import workflow_of
 from penstock.service.operations.workflow_models import WorkflowDetail
@@ -82,6 +82,9 @@ def replace(desk: Desk, actor: Actor, workflow: str, text: str, revision: int | 
     found = _named(row, project, _checked(desk, actor, text, project, row))
     spec = _valid(found)
     _may_feed(actor, spec)
+    # Its steps are given what its triggers read.
+    read = [each.kafka_configuration.get("topics") or [] for each in desk.store.triggers.list(workflow_id=row.id)]
+    require_readable(desk, actor, *read)
     box, before = SecretBox.of(desk.store, desk.settings), _definition(desk, row)
     definition = box.hidden(found.definition()) | {name: before[name] for name in ("lightning",) if name in before}
     changed = WorkflowRow(id=row.id, project_id=row.project_id, name=row.name, concurrency=spec.concurrency)

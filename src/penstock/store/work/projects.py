@@ -10,7 +10,7 @@ from penstock.core.ids import is_id, new_id
 from penstock.store.database import Database
 from penstock.store.upsert import insert, upsert
 from penstock.store.work.model import MemberRow, NotThere, ProjectRow, UserRow
-from penstock.store.workflow_tables import members, projects, users
+from penstock.store.workflow_tables import members, projects, secrets, users
 
 _c = projects.c
 _FIXED: Final = ("id", "inserted_at", "updated_at")
@@ -36,9 +36,11 @@ class Projects:
         with self._database.write() as connection:
             now = self._database.micros(connection)
             new = {"id": project_id, "name": name, "inserted_at": now, "updated_at": now}
-            connection.execute(insert(self._database, projects).values(new).on_conflict_do_nothing())
+            made = connection.execute(insert(self._database, projects).values(new).on_conflict_do_nothing()).rowcount
             found = self._row(connection, _c.id == project_id) or self._row(connection, _c.name == name)
             assert found is not None  # noqa: S101 - it was inserted, or stood in the way
+            if made or found.name != name:
+                _forget_secrets(connection, name)
             changes = {"name": name, **fields}
             if any(getattr(found, key) != value for key, value in changes.items()):
                 changed = sa.update(projects).where(_c.id == found.id).values(updated_at=now, **changes)
@@ -64,6 +66,15 @@ class Projects:
     def _row(self, connection: sa.Connection, which: sa.ColumnElement[bool]) -> ProjectRow | None:
         found = connection.execute(sa.select(projects).where(which)).mappings().one_or_none()
         return ProjectRow(**found) if found else None
+
+
+def _forget_secrets(connection: sa.Connection, project: str) -> None:
+    """Secrets belong to the name of a project: those that are kept when a project takes the name were another one's."""
+    names = connection.scalars(
+        sa.select(secrets.c.name).where(secrets.c.name.startswith(f"{project}/", autoescape=True))
+    )
+    theirs = [name for name in names if name.rpartition("/")[0] == project]
+    connection.execute(sa.delete(secrets).where(secrets.c.name.in_(theirs)))
 
 
 class Users:
