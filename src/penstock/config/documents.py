@@ -26,6 +26,7 @@ from penstock.core.secrets import mask_url
 _MOST_VALUES = 100_000
 """Aliases can make a small file enormous; no honest configuration comes near this."""
 _DEEPEST = 60
+_HALF = re.compile("[\ud800-\udfff]")
 _BRACKET = re.compile(r"[\[\]{}]")
 _TOO_DEEP = "it is nested too deeply or has too many values"
 _LONGEST = 200_000
@@ -250,6 +251,9 @@ def _scalar(value: Any) -> Any:
         return value
     if isinstance(value, bytes):
         return bytes(value)
+    if isinstance(value, str) and _HALF.search(value):
+        # Written as `\ud800`: no store, client or answer can encode it.
+        raise ValueError("a text has half of a surrogate pair in it, which is no Unicode character")
     for kind in (str, int, float):
         if isinstance(value, kind):
             return kind(value)

@@ -11,8 +11,10 @@ import contextlib
 import itertools
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -25,13 +27,15 @@ from penstock.core.errors import ConfigError
 from penstock.core.net.guard import AddressGuard, AddressRefused, guard_of
 from penstock.core.plugin import PipelineContext
 from penstock.decode.registry import decoder_for
-from penstock.kafka.registry.client import Registry
+from penstock.kafka.registry.client import Registry, RegistryUnavailable
 from penstock.kafka.registry.dialects import DialectRegistry
 from penstock.service.connection_test import try_connection
 from penstock.service.single_sign_on import SingleSignOn
 from penstock.workflows.steps.http import HttpStep
 from tests.behaviour.act.hook_server import Answer, HookServer, Request
 from tests.behaviour.act.test_chats import event
+from tests.support.certs import make_certificates
+from tests.support.dialect_registry import DialectServer
 from tests.support.events import make_event
 
 CTX = PipelineContext("p")
@@ -304,3 +308,30 @@ def test_credentials_do_not_follow_a_redirect_of_a_registry(inner: HookServer, o
         DialectRegistry(outer.url("", "127.0.0.2"), "linkedin", {"basic.auth.user.info": "user:pw"}, 2.0).schema(1)
     assert outer.requests[0].headers["authorization"].startswith("Basic ")
     assert inner.connections == 0
+
+
+def test_tls_verifies_the_name_while_the_connection_goes_to_the_checked_address(tmp_path: Path) -> None:
+    """The certificate is the name's, not the address's: one of another name at the same address is refused."""
+    made = make_certificates(tmp_path)
+    login = {"ssl.ca.location": str(made.ca_file), "ssl.certificate.location": str(made.client_cert)}
+    login["ssl.key.location"] = str(made.client_key)
+    looked: list[str] = []
+
+    def lookup(host: str) -> list[str]:
+        looked.append(host)
+        return ["127.0.0.1"]
+
+    guard = AddressGuard(("127.0.0.1/32", "localhost"), lookup=lookup)
+    with DialectServer("gobblin", {"1": {"type": "string"}}, certificates=made) as server:
+        port = urlsplit(server.url).port
+        for host, good in (("localhost", True), ("other.example", False)):
+            url = server.url.replace(f"127.0.0.1:{port}", f"{host}:{port}").replace(
+                f"localhost:{port}", f"{host}:{port}"
+            )
+            asked = DialectRegistry(url, "gobblin", login, 5.0, guard)
+            if good:
+                assert asked.schema("1").id == "1"
+            else:
+                with pytest.raises(RegistryUnavailable, match=r"(?i)certificate"):
+                    asked.schema("1")
+    assert looked == ["localhost", "other.example"]
