@@ -91,8 +91,7 @@ class Summary:
 def run(schedule: Schedule, make: MakeDriver, *, trace: bool = False, tweak: Tweak | None = None) -> World:
     """One schedule, from its start to the judge's verdict."""
     world = World(schedule, make, trace=trace, tweak=tweak)
-    logs.attend(world)
-    with simulated_clients(lambda: world):
+    with logs.attend(world), simulated_clients(lambda: world):
         world.run()
     return world
 

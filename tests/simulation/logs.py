@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from structlog._config import BoundLoggerLazyProxy
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -40,7 +44,24 @@ class SimLogger:
             _worlds[0].scheduler.complain(f"unexpected error: {event}", error=True)
 
 
-def attend(world: World) -> None:
-    """From now on the log is about this world."""
+@contextmanager
+def attend(world: World) -> Iterator[None]:
+    """For as long as this is open, the log is about this world."""
+    before = structlog.get_config()
+    _forget_loggers()
     structlog.configure(wrapper_class=SimLogger, cache_logger_on_first_use=True)
     _worlds[:] = [world]
+    try:
+        yield
+    finally:
+        _worlds.clear()
+        _forget_loggers()
+        structlog.configure(**before)
+
+
+def _forget_loggers() -> None:
+    """Loggers remember how they were configured at their first use, in a test before this one or in this one."""
+    for name, module in list(sys.modules.items()):
+        found = vars(module).get("log") if name.startswith("penstock.") and module is not None else None
+        if isinstance(found, BoundLoggerLazyProxy):
+            vars(found).pop("bind", None)
