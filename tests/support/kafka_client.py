@@ -50,18 +50,6 @@ class Sent(NamedTuple):
     timestamp: int = 0
 
 
-def _answered(ask: Callable[[], Future[Any]]) -> Any:
-    """Ask, again while the broker says that a coordinator or leader is still settling in."""
-    end = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return ask().result(TIMEOUT_S)
-        except KafkaException as error:
-            if error.args[0].code() not in _SETTLING or time.monotonic() > end:
-                raise
-            time.sleep(0.05)
-
-
 class KafkaClient:
     """Client side of a cluster; brokers and clusters of the tests are such clients of themselves."""
 
@@ -71,6 +59,21 @@ class KafkaClient:
     @cached_property
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 500, "log_level": 0})
+
+    def _answered(self, ask: Callable[[], Future[Any]]) -> Any:
+        """Ask, again while the broker says that a coordinator or leader is still settling in."""
+        end = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return ask().result(TIMEOUT_S)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.NOT_COORDINATOR:
+                    # The library remembers for minutes where a coordinator was, whatever the broker says.
+                    self.__dict__.pop("admin", None)
+                if code not in _SETTLING or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     @cached_property
     def producer(self) -> Producer:
@@ -148,7 +151,7 @@ class KafkaClient:
 
     def _offsets_at(self, topic: str, spec: OffsetSpec) -> dict[int, int]:
         def ask(at: At) -> int:
-            return int(_answered(lambda: self.admin.list_offsets({at: spec})[at]).offset)
+            return int(self._answered(lambda: self.admin.list_offsets({at: spec})[at]).offset)
 
         return {p: ask(At(topic, p)) for p in self._partitions(topic)}
 
@@ -201,14 +204,14 @@ class KafkaClient:
         """Alter a group's offsets; the group must have no members."""
         wanted = [At(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         request = ConsumerGroupTopicPartitions(group, wanted)
-        _answered(lambda: self.admin.alter_consumer_group_offsets([request])[group])
+        self._answered(lambda: self.admin.alter_consumer_group_offsets([request])[group])
 
     def delete_group(self, group: str) -> None:
-        _answered(lambda: self.admin.delete_consumer_groups([group])[group])
+        self._answered(lambda: self.admin.delete_consumer_groups([group])[group])
 
     def members(self, group: str) -> dict[str, list[tuple[str, int]]]:
         """Member id → the partitions it owns."""
-        answer = _answered(lambda: self.admin.describe_consumer_groups([group])[group])
+        answer = self._answered(lambda: self.admin.describe_consumer_groups([group])[group])
         return {
             member.member_id: [(at.topic, at.partition) for at in member.assignment.topic_partitions]
             for member in answer.members
