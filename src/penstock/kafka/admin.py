@@ -96,10 +96,13 @@ class ClusterView:
         self._errors = ErrorLog()
         self._metadata_requests: dict[float, SingleFlight[Any]] = {}
         """By their time-out."""
+        self._client: Any = self._connected()
+
+    def _connected(self) -> Any:
         try:
-            self._client: Any = _kafka.AdminClient(config.admin({"error_cb": self._errors}))
+            return _kafka.AdminClient(self._config.admin({"error_cb": self._errors}))
         except KafkaException as error:  # a token callback that fails, for instance
-            raise translate(error, f"connecting to {config.bootstrap}") from error
+            raise translate(error, f"connecting to {self._config.bootstrap}") from error
 
     @property
     def _admin(self) -> Any:
@@ -436,6 +439,9 @@ class ClusterView:
                 code = kafka_error(error).code()
                 if code in UNSUPPORTED:
                     return None
+                if code == KafkaError.NOT_COORDINATOR and self._client is not None:
+                    # The library remembers for minutes where a coordinator was, whatever the broker says.
+                    self._client = self._connected()
                 if code not in SETTLING or deadline.expired:
                     self._admin.poll(0)  # delivers what the client's threads reported to the error callback
                     raise translate(error, doing, log=self._errors) from error
