@@ -119,9 +119,13 @@ class OutcomeHandler:
             self._held[outcome.unit] = outcome
             return False
         self._held.pop(outcome.unit, None)
-        self._advance(unit, parts)
-        if parts or not unit.assignments:
-            self._react.apply_halt(outcome)
+        self._advance(parts)
+        try:
+            if parts or not unit.assignments:
+                self._react.apply_halt(outcome)
+        finally:
+            # Only now: a lane must not plan an event that stops the pipeline once more before the pipeline stops.
+            self._units.close(unit.unit)
         self.commit()
         self._react.ready()
         self._observer.observe(outcome)
@@ -193,11 +197,10 @@ class OutcomeHandler:
         reach("after-settle")
         return True
 
-    def _advance(self, unit: InFlightUnit, parts: Parts) -> None:
+    def _advance(self, parts: Parts) -> None:
         with self._partitions.lock:
             for state, part in parts:
                 state.advance(part)
-            self._units.close(unit.unit)
         for state, part in parts:
             if part.cursor_gap is not None:
                 self._note_gap(state, part.cursor_gap)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,25 @@ def test_throw_settles_and_commits_what_went_before_and_fails_everywhere(driver:
     assert driver.group.offset(A) == 5, "the failing offset is not committed"
     assert driver.store.offsets_of_letters == [5]
     assert driver.desired.asked == [("fail", "ValueError: bad")]
+    assert driver.runner.state == "failed"
+
+
+def test_throw_plans_nothing_more_while_the_failure_is_written_down(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The failing event is the first of its partition, whose position does not move: no commit is waited for."""
+    tried: list[UnitRequest | None] = []
+    fail = driver.desired.fail
+
+    def slowly(*given: Any) -> None:
+        tried.append(driver.plan())
+        fail(*given)
+
+    monkeypatch.setattr(driver.desired, "fail", slowly)
+    outcome = done(planned(driver), {})
+    outcome.failures, outcome.halt = [failed(A, 0)], Halt("throw", "ValueError", "bad")
+    driver.deliver(outcome)
+    assert tried == [None]
     assert driver.runner.state == "failed"
 
 
