@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -48,6 +48,10 @@ class Batch:
     ends: dict[Partition, int]
     runs: Runs = ()
     """Of the records, where the reader knows them."""
+
+    def keep(self, wanted: Callable[[RecordLike], bool]) -> None:
+        """Leave out the other records; the ranges stay."""
+        self.records, self.runs = [record for record in self.records if wanted(record)], ()
 
 
 @dataclass(slots=True)

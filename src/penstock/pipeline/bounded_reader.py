@@ -68,7 +68,7 @@ class LogReader:
         batch = self._reader.read(limit, timeout)
         if batch is None or all(end <= self._ends[tp] for tp, end in batch.ends.items()):
             return batch
-        batch.records = [r for r in batch.records if r.offset() < self._ends[r.topic(), r.partition()]]
+        batch.keep(lambda record: record.offset() < self._ends[record.topic(), record.partition()])
         batch.ends = {tp: min(end, self._ends[tp]) for tp, end in batch.ends.items()}
         self.hold(self._held)
         return batch if batch.records else None

@@ -163,7 +163,7 @@ class BuiltPipeline:
         partial = [tp for tp, start in batch.starts.items() if start < self.accounts[tp].began_at]
         if partial:
             accounts = self.accounts
-            batch.records = [r for r in batch.records if accounts[r.topic(), r.partition()].wants(r.offset())]
+            batch.keep(lambda record: accounts[record.topic(), record.partition()].wants(record.offset()))
         return batch
 
     def leave(self, outcomes: list[PartitionOutcome], items: dict[Partition, list[Item]]) -> None:

@@ -33,7 +33,6 @@ from penstock.core.secrets import MASK, Secret, is_secret_key
 from penstock.filter.registry import filters
 from penstock.kafka.network_probe import addresses
 from penstock.kafka.properties import refuse_dangerous
-from penstock.tables.target import database_address
 from penstock.transform.registry import transforms
 
 CheckHost = Callable[[str, int | None], object]
@@ -169,6 +168,8 @@ class Policy:
 
     def _database(self, place: Place, value: Any) -> Iterator[Refusal]:
         try:
+            from penstock.tables.target import database_address  # noqa: PLC0415 - imports SQLAlchemy, which few commands need
+
             found = database_address(str(value))
         except PenstockError as error:
             yield self._refused(place, error.message, None)

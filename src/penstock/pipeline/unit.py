@@ -284,8 +284,7 @@ class UnitRun(threading.Thread):
         executor, chain = pipeline.executor, pipeline.chain
         if self._blocked:
             # They are held; what a reader gives of them all the same is read again by a later unit.
-            batch.records = [r for r in batch.records if (r.topic(), r.partition()) not in self._blocked]
-            batch.runs = ()
+            batch.keep(lambda record: (record.topic(), record.partition()) not in self._blocked)
         prepared = self._prepare(pipeline, batch)
         ends = batch.ends
         if prepared.blocked:

@@ -74,7 +74,7 @@ class LogReader:
 
     def read(self, limit: int, timeout: float) -> Batch | None:
         taken: list[RecordLike] = []
-        starts, ends = {}, {}
+        starts, ends, runs = {}, {}, []
         for tp in sorted(set(self._next) - self._held):
             room = min(limit, WORLD.per_read) - len(taken)
             some = [r for r in WORLD.records.get(tp, ()) if r.offset() >= self._next[tp]][:room]
@@ -82,11 +82,12 @@ class LogReader:
                 starts[tp], ends[tp] = self._next[tp], some[-1].offset() + 1
                 self._next[tp] = ends[tp]
                 taken += some
+                runs.append((tp, len(some)))
             elif room > 0 and self._next[tp] < WORLD.ends.get(tp, 0):
                 # The tail was compacted: the end of the partition says so.
                 self._next[tp] = WORLD.ends[tp]
         if taken:
-            return Batch(taken, starts, ends)
+            return Batch(taken, starts, ends, runs)
         SYSTEM.sleep(min(max(timeout, 0.0), 0.002))
         return None
 
