@@ -238,7 +238,9 @@ def test_records_and_the_end_of_a_transaction_in_one_answer_are_caught_up_with(
     with PenstockProcess(["run", file, "--until-caught-up", "--json"], folder=tmp_path / "run") as process:
         assert process.wait(WAIT_S) == 0
         (counts,) = process.summary()["pipelines"].values()
-    assert (counts["events"], counts["acted"], counts["failed"]) == (1_500, 1_500, 0)
+    # What one process has read and not begun, another one may read again: on a busy machine lanes change meanwhile.
+    assert counts["events"] >= 1_500
+    assert (counts["acted"], counts["failed"]) == (1_500, 0)
     assert kafka.offsets(f"caught-up-{name}")[name, 0] == kafka.end_offsets(name)[0] == 1_501
 
 
